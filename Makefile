@@ -1,0 +1,49 @@
+# `make demo` and `make test` each set a fresh machine up by themselves: Python >= 3.11, pip and make are enough.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types layers pytest acceptance benchmarks format clean
+
+demo: $(READY)
+	$(BIN)/python examples/compare_mechanisms.py --out demo
+
+test: lint types layers pytest
+
+lint: $(READY)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+
+types: $(READY)
+	$(BIN)/mypy --no-error-summary
+
+layers: $(READY)
+	$(BIN)/lint-imports --no-timing >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
+
+pytest: $(READY)
+	$(BIN)/python -m pytest -m "not slow and not data"
+
+# Every acceptance check of the specifications, also the slow ones, as a table.
+acceptance: $(READY)
+	$(BIN)/python -m pytest -m "" -k acceptance -v --durations=0
+
+benchmarks: $(READY)
+	$(BIN)/python benchmarks/randomness.py
+	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/optimize.py
+
+format: $(READY)
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --fix --quiet .
+
+clean:
+	rm -rf $(VENV) demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Antiphon needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 ...")'
+	@echo "Setting up $(VENV) (once; a few minutes) ..."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,30 @@
+"""Every exception that Antiphon raises on purpose.
+
+::
+
+    AntiphonError
+    ├── PlanError         a value that no run can have: it says what was given and what is allowed
+    ├── StateError        a noise state that does not belong to the mechanism, tensors or step at hand
+    └── UnsupportedError  a question that has an answer, but none that we can prove
+
+``PlanError`` and ``StateError`` are also ``ValueError``, so that code which knows nothing of Antiphon
+catches them where it expects bad values.
+"""
+
+__all__ = ["AntiphonError", "PlanError", "StateError", "UnsupportedError"]
+
+
+class AntiphonError(Exception):
+    """Base of all errors raised by Antiphon."""
+
+
+class PlanError(AntiphonError, ValueError):
+    """A parameter is outside the range in which it has a meaning."""
+
+
+class StateError(AntiphonError, ValueError):
+    """A noise state was given to a mechanism, tensors or a step that it was not made for."""
+
+
+class UnsupportedError(AntiphonError):
+    """No bound is known for what was asked. Nothing is guessed in its place."""

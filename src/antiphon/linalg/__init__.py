@@ -1,0 +1,23 @@
+"""Numbers only: lower-triangular Toeplitz algebra, spectral factorisation, sums of exponentials."""
+
+from antiphon.linalg.arrays import Matrix, Rows, Series, Vector
+from antiphon.linalg.exponentials import fit_inverse_square_root
+from antiphon.linalg.spectral import minimum_phase
+from antiphon.linalg.toeplitz import all_pole_energy, gram, invert, lower, multiply
+from antiphon.linalg.triangular import lower_root, signs_agree
+
+__all__ = [
+    "Matrix",
+    "Rows",
+    "Series",
+    "Vector",
+    "all_pole_energy",
+    "fit_inverse_square_root",
+    "gram",
+    "invert",
+    "lower",
+    "lower_root",
+    "minimum_phase",
+    "multiply",
+    "signs_agree",
+]

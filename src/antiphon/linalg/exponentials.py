@@ -1,0 +1,77 @@
+"""The coefficients of (1 - z)^(-1/2) as a short sum of exponentials.
+
+They are c_t = binom(2t, t) 4^-t, slowly decaying like t^(-1/2); m exponentials follow them over T
+steps with an error that falls geometrically in m [CorrelatedNoise24; spec 3.2].
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares, nnls
+
+from antiphon.errors import PlanError
+from antiphon.linalg.arrays import Series
+
+__all__ = ["fit_inverse_square_root"]
+
+_POINTS = 400
+_ROUNDS = 150
+# No rate above 20 (e^-20 is 0 beside the others) and no scale above 1: keeps exp() in range.
+_LARGEST = 20.0, 1.0
+
+
+def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:
+    """Scales a and decays x with c_t ≈ Σ_j a_j x_j^(t-1) for 1 <= t < T.
+
+    Minimises the largest relative error over log-spaced t: Levenberg-Marquardt in the logarithms of
+    rates and scales, with Lawson's reweighting, which turns least squares into a minimax fit. Up to
+    T = 2 terms the Gauss-Chebyshev rule is exact and is returned instead.
+
+    Guarantee:
+        a > 0 and 0 < x < 1, so that the fitted series is positive and decreasing.
+    """
+    if terms < 1:
+        raise PlanError(f"a sum of exponentials needs at least one term; got {terms}.")
+    if 2 * terms >= T:
+        nodes = np.cos((2 * np.arange(1, terms + 1) - 1) * np.pi / (4 * terms)) ** 2
+        return nodes / terms, nodes
+    steps = np.arange(1, T)
+    t = np.unique(np.geomspace(1, T - 1, _POINTS).round().astype(int))
+    # A short horizon has fewer whole numbers than points: take them all.
+    t = steps if len(t) > T // 2 else t
+    c = np.cumprod((steps - 0.5) / steps)[t - 1]
+
+    largest = np.repeat(np.log(_LARGEST), terms)
+
+    def unpack(p: Series) -> tuple[Series, Series]:
+        q = np.exp(np.minimum(p, largest))
+        return q[:terms], q[terms:]
+
+    def exponentials(p: Series) -> NDArray[np.float64]:
+        rates, scales = unpack(p)
+        return np.exp(-np.outer(t - 1, rates)) * (scales / c[:, None])
+
+    def residual(p: Series, weight: Series) -> Series:
+        return weight * (exponentials(p).sum(1) - 1)
+
+    def jacobian(p: Series, weight: Series) -> NDArray[np.float64]:
+        E = exponentials(p)
+        by_rate = -E * np.outer(t - 1, unpack(p)[0])
+        return weight[:, None] * np.concatenate([by_rate, E], axis=1)
+
+    rates = np.geomspace(1.5, 0.7 / T, terms)
+    start, _ = nnls(np.exp(-np.outer(t - 1, rates)) / c[:, None], np.ones(len(t)))
+    p = np.log(np.concatenate([rates, np.maximum(start, 1e-4)]))
+    best, smallest, lawson = p, np.inf, np.full(len(t), 1 / len(t))
+    for _ in range(_ROUNDS):
+        p = least_squares(
+            residual, p, jacobian, method="lm", max_nfev=200, args=(np.sqrt(lawson),)
+        ).x
+        error = np.abs(residual(p, np.ones(len(t))))
+        if error.max() < smallest:
+            best, smallest = p, error.max()
+        if error.max() < 1e-13:
+            break
+        lawson = np.maximum(lawson * error / (lawson @ error), 1e-12)
+    rates, scales = unpack(best)
+    order = np.argsort(-rates)
+    return scales[order], np.exp(-rates[order])

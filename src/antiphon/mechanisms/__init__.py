@@ -1,0 +1,48 @@
+"""Every correlated-noise mechanism: its matrices, its exact sensitivity, its error, its noise.
+
+>>> from antiphon.mechanisms import NuFTRL
+>>> from antiphon.participation import FixedEpochs
+>>> round(NuFTRL(0.0037).sensitivity(2000, FixedEpochs(times=20, apart=100)), 6)
+8.89333
+"""
+
+from antiphon.mechanisms.banded import Banded
+from antiphon.mechanisms.banded_inverse import BandedInverse
+from antiphon.mechanisms.base import AbstractMechanism, NoiseState, Sensitivity
+from antiphon.mechanisms.blt import BLT
+from antiphon.mechanisms.dense import Dense
+from antiphon.mechanisms.fft import FFT
+from antiphon.mechanisms.full_honaker import FullHonaker
+from antiphon.mechanisms.honaker import Honaker
+from antiphon.mechanisms.independent import Independent
+from antiphon.mechanisms.lambda_cgd import LambdaCGD
+from antiphon.mechanisms.nu_ftrl import NuFTRL
+from antiphon.mechanisms.redrawn import redrawn
+from antiphon.mechanisms.restarted import Restarted
+from antiphon.mechanisms.serialization import from_dict, from_json, to_json
+from antiphon.mechanisms.tree import Tree
+from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
+
+__all__ = [
+    "BLT",
+    "FFT",
+    "PREFIX_SUMS",
+    "AbstractMechanism",
+    "Banded",
+    "BandedInverse",
+    "Dense",
+    "FullHonaker",
+    "Honaker",
+    "Independent",
+    "LambdaCGD",
+    "NoiseState",
+    "NuFTRL",
+    "Restarted",
+    "Sensitivity",
+    "Tree",
+    "Workload",
+    "from_dict",
+    "from_json",
+    "redrawn",
+    "to_json",
+]

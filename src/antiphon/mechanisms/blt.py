@@ -1,0 +1,88 @@
+"""Buffered linear Toeplitz mechanisms: the encoder's column is a sum of exponentials."""
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.errors import PlanError, UnsupportedError
+from antiphon.linalg import Vector, invert
+from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.coefficients import finite
+from antiphon.mechanisms.streaming import buffered_step
+from antiphon.mechanisms.toeplitz import AbstractToeplitz
+
+__all__ = ["BLT"]
+
+
+@final
+@dataclass(frozen=True)
+class BLT(AbstractToeplitz):
+    """c_0 = 1 and c_t = Σ_j scales[j] decays[j]^(t-1): one buffer per exponential [BLT24].
+
+    Attributes:
+        scales: Weights of the exponentials; positive ones give a positive encoder.
+        decays: Their rates, each in [0, 1].
+
+    Guarantee:
+        ``sensitivity`` is exact for one participation, and for any number if the scales are
+        non-negative with a sum of at most 1, which makes c non-increasing.
+
+    Example:
+        >>> BLT(scales=(0.5,), decays=(0.5,)).column(4).tolist()
+        [1.0, 0.5, 0.25, 0.125]
+    """
+
+    scales: tuple[float, ...]
+    decays: tuple[float, ...]
+    name: ClassVar[str] = "blt"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scales", finite("scales", self.scales))
+        object.__setattr__(self, "decays", finite("decays", self.decays))
+        if len(self.scales) != len(self.decays):
+            raise PlanError(
+                f"each buffer has one scale and one decay; got {len(self.scales)} scales and "
+                f"{len(self.decays)} decays."
+            )
+        if not all(0 <= x <= 1 for x in self.decays):
+            raise PlanError(
+                f"decays must be in [0, 1], so that C does not grow; got {self.decays}."
+            )
+
+    def column(self, T: int) -> Vector:
+        """1, then the sum of exponentials."""
+        powers = np.power(np.array(self.decays)[:, None], np.arange(T - 1))
+        return np.concatenate([[1.0], np.array(self.scales) @ powers])
+
+    def inverse_column(self, T: int) -> Vector:
+        """The reciprocal power series of `column`."""
+        return invert(self.column(T), T)
+
+    def _autocorrelation(self, lags: Vector) -> Vector:
+        a, x = np.array(self.scales), np.array(self.decays)
+        if (x[a != 0] == 1).any():
+            raise UnsupportedError(
+                "a decay of 1 never fades, so the sensitivity has no bound for endlessly many "
+                "steps. Give a finite T."
+            )
+        # Σ_{u >= 1} c_u c_{u+lag} is a double sum of geometric series; u = 0 adds c_0 c_lag.
+        pairs = np.outer(a, a) / (1 - np.outer(x, x))
+        later = np.array([float(pairs.sum(0) @ x**lag) for lag in lags])
+        first = np.array([float(a @ x ** (lag - 1)) if lag else 1.0 for lag in lags])
+        return first + later
+
+    def _decreases(self) -> bool:
+        return min(self.scales, default=0.0) >= 0 and sum(self.scales) <= 1
+
+    def _start(self, like: Tensor, T: int) -> Buffers:
+        return tuple(
+            torch.zeros_like(like, memory_format=torch.contiguous_format) for _ in self.scales
+        )
+
+    def _next(
+        self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
+    ) -> tuple[Tensor, Buffers]:
+        return buffered_step(z, kept, self.scales, self.decays, donate)

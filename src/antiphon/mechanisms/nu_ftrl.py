@@ -1,0 +1,114 @@
+"""ν-DP-FTRL: the square root of a damped difference operator."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, final
+
+import numpy as np
+from scipy.special import elliprf, hyp2f1
+from torch import Tensor
+
+from antiphon.errors import PlanError, UnsupportedError
+from antiphon.linalg import Vector, fit_inverse_square_root
+from antiphon.mechanisms.base import Buffers, check_steps
+from antiphon.mechanisms.blt import BLT
+from antiphon.mechanisms.streaming import full_history
+from antiphon.mechanisms.toeplitz import AbstractToeplitz
+
+__all__ = ["NuFTRL"]
+
+
+@final
+@dataclass(frozen=True)
+class NuFTRL(AbstractToeplitz):
+    """ν-DP-FTRL: C(z) = (1 - (1-ν)z)^(-1/2) [CorrelatedNoise24, eq. 7]; ν = 0 is Optimal CC [FHU23].
+
+    Exact in every method, at the price of O(T) state: plans and trainers hold `buffered`.
+
+    Attributes:
+        nu: ν in [0, 1). A rule of thumb is 0.75/T for one pass; `optimize` finds the best.
+
+    Guarantee:
+        ``sensitivity`` is exact: the column of C is positive and decreasing. For endlessly many
+        steps and one participation its square is (2/π) K(1-ν); for ν = 0 that is infinite and
+        refused.
+
+    Example:
+        >>> NuFTRL(0.01).inverse_column(3).tolist()
+        [1.0, -0.495, -0.1225125]
+    """
+
+    nu: float
+    name: ClassVar[str] = "nu-ftrl"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.nu < 1:
+            raise PlanError(
+                f"ν must be in [0, 1); got {self.nu}. 0 is Optimal CC; towards 1 it becomes "
+                "independent noise."
+            )
+
+    def column(self, T: int) -> Vector:
+        """c_t = c_{t-1} (1 - ν) (t - 1/2)/t: positive and decreasing."""
+        return _binomial_series(0.5, self.nu, T)
+
+    def inverse_column(self, T: int) -> Vector:
+        """β_t = β_{t-1} (1 - ν) (t - 3/2)/t: negative after the first."""
+        return _binomial_series(1.5, self.nu, T)
+
+    def buffered(self, T: int, buffers: int = 5) -> BLT:
+        """The BLT nearest to this mechanism over T steps: constant memory, the same damping.
+
+        The fit of (1 - z)^(-1/2) is made once for each (T, buffers); ν scales it exactly. The BLT is
+        certified by its own sensitivity, so the approximation costs no privacy.
+        """
+        check_steps(T)
+        scales, decays = _square_root_fit(T, buffers)
+        keep = 1 - self.nu
+        return BLT(tuple(keep * a for a in scales), tuple(keep * x for x in decays))
+
+    def _autocorrelation(self, lags: Vector) -> Vector:
+        if self.nu == 0:
+            raise UnsupportedError(
+                "the sensitivity of ν = 0 (Optimal CC) grows like the logarithm of the number of "
+                "steps, so it has no bound for endlessly many. Give a finite T, or take ν > 0."
+            )
+        # Lag 0 by Carlson's form, which keeps its digits as ν → 0.
+        energy = 2 / math.pi * elliprf(0, self.nu * (2 - self.nu), 1)
+        keep = 1 - self.nu
+        leading = np.exp(lags * math.log(keep)) * np.array([_central(lag) for lag in lags])
+        others = leading * hyp2f1(0.5, lags + 0.5, lags + 1, keep**2)
+        return np.where(lags == 0, energy, others)
+
+    def _decreases(self) -> bool:
+        return True
+
+    def _start(self, like: Tensor, T: int) -> Buffers:
+        return ()
+
+    def _next(
+        self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
+    ) -> tuple[Tensor, Buffers]:
+        return full_history(z, kept, _reversed_decoder(self, T)[T - 1 - t :], donate)
+
+
+def _binomial_series(shift: float, nu: float, T: int) -> Vector:
+    t = np.arange(1, T)
+    return np.cumprod(np.concatenate([[1.0], (1 - nu) * (t - shift) / t]))
+
+
+def _central(lag: float) -> float:
+    """binom(2 lag, lag) 4^-lag."""
+    return math.exp(math.lgamma(lag + 0.5) - math.lgamma(lag + 1)) / math.sqrt(math.pi)
+
+
+@lru_cache(maxsize=8)
+def _reversed_decoder(mechanism: NuFTRL, T: int) -> tuple[float, ...]:
+    return tuple(mechanism.inverse_column(T)[::-1].tolist())
+
+
+@lru_cache(maxsize=32)
+def _square_root_fit(T: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    scales, decays = fit_inverse_square_root(T, buffers)
+    return tuple(scales.tolist()), tuple(decays.tolist())

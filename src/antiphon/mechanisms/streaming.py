@@ -1,0 +1,89 @@
+"""The three recursions that turn white noise into rows of C⁻¹z, on tensors.
+
+Each passes over memory once: long tensors are cut into pieces that stay in the processor's cache while
+all their buffers are combined. Coefficients are float64, tensors of any floating type. With ``donate``
+the results overwrite the inputs; the numbers are the same to the last bit.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from antiphon.mechanisms.base import Buffers
+
+__all__ = ["buffered_step", "full_history", "moving_sum"]
+
+# Numbers per piece: 1 MB of float32, about half of a usual second-level cache.
+_PIECE = 1 << 18
+
+
+def moving_sum(
+    z: Tensor,
+    kept: Buffers,
+    weights: Sequence[float],
+    *,
+    recursive: bool,
+    donate: bool,
+) -> tuple[Tensor, Buffers]:
+    """X = weights[0] z + Σ_i weights[i] kept[i - 1], where ``kept`` has the newest first.
+
+    Args:
+        z: White noise of this step.
+        kept: The last outputs if ``recursive``, else the last inputs.
+        weights: One more than the number of tensors to keep.
+        recursive: Forward substitution in a banded C; else multiplication by a banded C⁻¹.
+        donate: Whether ``z`` and ``kept`` may be overwritten.
+    """
+    white = z.contiguous()
+    room = len(weights) - 1
+    leaves = len(kept) == room > 0
+    # The oldest buffer leaves now, so its memory can take the sum.
+    total = kept[-1] if donate and leaves else torch.empty_like(white)
+    for out, *terms in _pieces(total, white, *kept):
+        # Oldest first: where ``out`` is its memory, it is read before it is written.
+        torch.mul(terms[-1], weights[len(kept)], out=out)
+        for i in range(len(kept) - 1, -1, -1):
+            out.add_(terms[i], alpha=weights[i])
+    # What is kept is never what is returned: a caller may scale its noise in place.
+    if recursive:
+        newest, x = total, (white.copy_(total) if donate else total.clone())
+    else:
+        newest, x = (white if donate else white.clone()), total
+    return x, (newest, *kept)[:room]
+
+
+def buffered_step(
+    z: Tensor, kept: Buffers, scales: Sequence[float], decays: Sequence[float], donate: bool
+) -> tuple[Tensor, Buffers]:
+    """X = z - Σ_j scales[j] s_j, then s_j ← decays[j] s_j + x [BLT24, Alg. 1]."""
+    contiguous = z.contiguous()
+    x = contiguous if donate else torch.empty_like(contiguous)
+    after = kept if donate else tuple(torch.empty_like(buffer) for buffer in kept)
+    for white, out, *parts in _pieces(contiguous, x, *kept, *after):
+        old, new = parts[: len(kept)], parts[len(kept) :]
+        if not donate:
+            out.copy_(white)
+        for scale, s in zip(scales, old, strict=True):
+            out.sub_(s, alpha=scale)
+        for decay, s, target in zip(decays, old, new, strict=True):
+            torch.add(out, s, alpha=decay, out=target)
+    return x, after
+
+
+def full_history(
+    z: Tensor, kept: Buffers, row: Sequence[float], donate: bool
+) -> tuple[Tensor, Buffers]:
+    """X = Σ_s row[s] z_s over all steps so far, ``kept`` being the past z, oldest first."""
+    x = torch.mul(z, row[len(kept)])
+    for out, *parts in _pieces(x, *kept):
+        for weight, past in zip(row, parts, strict=False):
+            out.add_(past, alpha=weight)
+    return x, (*kept, z.contiguous() if donate else z.clone(memory_format=torch.contiguous_format))
+
+
+def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same stretch of every (contiguous) tensor, one stretch after another."""
+    flat = [tensor.view(-1) for tensor in tensors]
+    for start in range(0, max(1, flat[0].numel()), _PIECE):
+        yield tuple(tensor[start : start + _PIECE] for tensor in flat)

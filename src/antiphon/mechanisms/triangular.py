@@ -1,0 +1,95 @@
+"""What mechanisms without Toeplitz structure share: dense algebra on T x T matrices."""
+
+import math
+from abc import abstractmethod
+from functools import lru_cache
+from typing import ClassVar, final
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from torch import Tensor
+
+from antiphon.errors import UnsupportedError
+from antiphon.linalg import Matrix, Vector
+from antiphon.mechanisms.base import (
+    AbstractMechanism,
+    Buffers,
+    Sensitivity,
+    check_steps,
+    gram_sensitivity,
+)
+from antiphon.mechanisms.streaming import full_history
+from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
+from antiphon.participation import AbstractParticipation
+
+__all__ = ["AbstractStored", "AbstractTriangular", "prefix_factor"]
+
+
+class AbstractTriangular(AbstractMechanism):
+    """A mechanism given by a dense lower-triangular encoder.
+
+    Attributes:
+        gram_is_own: Whether `gram` is CᵀC of the encoder that runs. If it belongs to a longer published
+            encoder of which the released noise is a function, the sensitivity is an upper bound.
+    """
+
+    gram_is_own: ClassVar[bool] = True
+
+    @abstractmethod
+    def gram(self, T: int) -> Matrix:
+        """The Gram matrix from which the sensitivity follows."""
+
+    @final
+    def decoder(self, T: int) -> Matrix:
+        """C⁻¹, dense, for tests and plots."""
+        return _decoder(self, T).copy()
+
+    @final
+    def sensitivity(self, T: float, participation: AbstractParticipation) -> Sensitivity:
+        """Largest change of Cg under ``participation``: see `gram_sensitivity`."""
+        if math.inf == T:
+            raise UnsupportedError(
+                f"{self} is built for a number of steps fixed in advance; give a finite T."
+            )
+        check_steps(T)
+        value = gram_sensitivity(self.gram(int(T)), participation)
+        return Sensitivity(value, is_exact=value.is_exact and self.gram_is_own)
+
+    @final
+    def errors(self, T: int, workload: Workload = PREFIX_SUMS) -> Vector:
+        """Row norms of A C⁻¹."""
+        return np.linalg.norm(workload.apply(_decoder(self, T)), axis=1)
+
+
+class AbstractStored(AbstractTriangular):
+    """A mechanism whose noise needs all past white noise: O(t) memory and work at step t."""
+
+    @final
+    def _start(self, like: Tensor, T: int) -> Buffers:
+        _decoder(self, T)  # a wrong T is refused here, not in the middle of a run
+        return ()
+
+    @final
+    def _next(
+        self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
+    ) -> tuple[Tensor, Buffers]:
+        return full_history(z, kept, _decoder(self, T)[t, : t + 1].tolist(), donate)
+
+
+@lru_cache(maxsize=4)
+def _decoder(mechanism: AbstractTriangular, T: int) -> Matrix:
+    check_steps(T)
+    decoder: Matrix = solve_triangular(mechanism.encoder(T), np.eye(T), lower=True)
+    decoder.setflags(write=False)
+    return decoder
+
+
+def prefix_factor(covariance: Matrix) -> Matrix:
+    """The encoder L⁻¹A whose prefix sums have the given noise covariance LLᵀ, A being prefix sums.
+
+    For a published pair (D, C) with DC = A and covariance DDᵀ this is the square lower-triangular form
+    of the same release: L⁻¹D has orthonormal rows, so ‖L⁻¹Au‖ = ‖L⁻¹DCu‖ <= ‖Cu‖, and the
+    sensitivity of C is a bound for it.
+    """
+    L = np.linalg.cholesky(covariance)
+    return np.tril(solve_triangular(L, np.tril(np.ones_like(L)), lower=True))

@@ -1,0 +1,283 @@
+"""Random numbers that can be drawn again: AES-256 in counter mode, keyed by a seed or the system.
+
+Where the 256-bit key comes from is the only difference between a seeded and a secure generator.
+Every number has an address, and drawing is a function of key and address: no state, no order.
+
+The address is the 128-bit counter block of AES; from its most significant bit:
+
+    ======  ====  ==============================================================================
+    field   bits  meaning
+    ======  ====  ==============================================================================
+    domain     8  0: normals from 32-bit words; 1: from 64-bit words; 2: `Generator.words`
+    step      40  t of z_t
+    index     32  position of the tensor in its list; a single tensor is a list of one
+    block     48  16 bytes of key stream
+    ======  ====  ==============================================================================
+
+Each field is checked to stay within its bits, so two addresses never share a block.
+
+The key stream is read as little-endian signed words v. Normals come in groups of 512, made of 256
+words for the radii and the next 256 words for the angles. With b bits to a word,
+
+    r = sqrt(−log(2^(2−2b) v² + 2^(−2−2b))),    θ = π 2^(1−b) v,
+
+and numbers i and i + 256 of a group are r_i cos θ_i and r_i sin θ_i (Box and Muller, 1958). They
+fill a tensor in row-major order, so number p depends on p and not on the tensor's size. This map is
+part of the format of checkpoints: it must give the same noise to every later version.
+"""
+
+import math
+import operator
+import os
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, TypeVar, final
+
+import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from torch import Tensor
+
+from antiphon.errors import PlanError
+
+__all__ = ["Generator"]
+
+Tensors = TypeVar("Tensors", Tensor, list[Tensor], tuple[Tensor, ...])
+
+_HALF = 256  # half a group: long enough for vector instructions, short for small tensors
+_CHUNK_BYTES = 2**20  # key stream made at once: fits the cache and keeps torch's threads busy
+_ZEROS = memoryview(bytes(2**17))
+_WORDS_DOMAIN = 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """How normals are made from words v of one length: u² = floor + scale · v², θ = turn · v."""
+
+    domain: int
+    bits: int
+    word: torch.dtype
+    number: torch.dtype
+    scale: float  # one rounding unit short of 2^(2−2b), which keeps u below 1
+    floor: Tensor  # keeps u above 0
+    turn: Tensor
+
+
+def _kind(domain: int, bits: int, word: torch.dtype, number: torch.dtype) -> _Kind:
+    scale = 2.0 ** (2 - 2 * bits) * (1 - torch.finfo(number).eps)
+    constants = (2.0 ** (-2 - 2 * bits), math.pi * 2.0 ** (1 - bits))
+    floor, turn = torch.tensor(constants, dtype=number, device="cpu")
+    return _Kind(domain, bits, word, number, scale, floor, turn)
+
+
+_SINGLE = _kind(0, 32, torch.int32, torch.float32)
+_DOUBLE = _kind(1, 64, torch.int64, torch.float64)
+_KINDS = {
+    torch.float32: _SINGLE,
+    torch.float64: _DOUBLE,
+    torch.bfloat16: _SINGLE,
+    torch.float16: _SINGLE,
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Generator:
+    """Standard normals and uniform words, each a function of a secret key and an address.
+
+    Make one with `seeded` or `secure`. A generator is a value: it can be compared, copied and
+    pickled. Whoever holds it can draw all of its noise again, so keep it as secret as the data;
+    what is printed does not show the key.
+
+    Attributes:
+        is_secure: Whether the key came from the operating system. What a seeded generator draws is
+            reproducible, hence not for release.
+
+    Guarantee:
+        Words are the key stream of AES-256 in counter mode: pseudorandom under the standard
+        assumption. Normals are rounded to floating point, while certificates assume real-valued
+        noise: attacks on the rounding are not covered. The law of the radius is exact to 2**-22,
+        and P(r > x) to 2**-31 for x > 5, in float32; to 2**-51 and 2**-63 in float64. All numbers
+        are finite: at most sqrt(66 log 2) = 6.76 in absolute value in float32 and
+        sqrt(130 log 2) = 9.49 in float64. Results depend neither on the order of calls nor on
+        torch's number of threads. Across platforms words are equal, and normals up to rounding.
+
+    Example:
+        >>> noise = Generator.seeded(0).spawn("noise")
+        >>> z = noise.normal(torch.empty(2, 3), step=7)
+        >>> torch.equal(z, noise.normal(torch.empty(2, 3), step=7))
+        True
+    """
+
+    _key: bytes
+    is_secure: bool
+
+    def __repr__(self) -> str:
+        """Which kind of generator this is, and nothing about its key."""
+        return f"<Generator: {'secure' if self.is_secure else 'seeded'}>"
+
+    @classmethod
+    def seeded(cls, seed: int) -> "Generator":
+        """The generator that belongs to ``seed``, a non-negative integer of any size."""
+        text = f"{_natural('seed', seed):x}"
+        return cls(blake2b(text.encode(), digest_size=32, person=b"antiphon seed").digest(), False)
+
+    @classmethod
+    def secure(cls) -> "Generator":
+        """A new generator with a key from the operating system."""
+        return cls(os.urandom(32), True)
+
+    def spawn(self, label: str) -> "Generator":
+        """An independent generator for one purpose, such as ``"noise"`` or ``"sampling"``.
+
+        Guarantee:
+            Its key is a keyed hash (BLAKE2b) of the label. Equal labels give equal generators;
+            without this generator's key, those of different labels look unrelated.
+        """
+        hashed = blake2b(label.encode(), key=self._key, digest_size=32, person=b"antiphon spawn")
+        return Generator(hashed.digest(), self.is_secure)
+
+    def normal(self, like: Tensors, step: int, *, index: int = 0) -> Tensors:
+        """Fresh tensors of standard normals z_step, with the shapes, types and devices of ``like``.
+
+        Args:
+            like: A tensor, or a list or tuple of tensors; the result is of the same form. float32
+                and float64 are drawn as such, bfloat16 and float16 by rounding float32.
+            step: t of z_t, in [0, 2**40).
+            index: Position of the first tensor in the full list, when only a part is drawn.
+        """
+        fresh = [torch.empty_like(tensor) for tensor in _listed(like)]
+        self.normal_(fresh, step, index=index)
+        if isinstance(like, Tensor):
+            return fresh[0]
+        return fresh if isinstance(like, list) else tuple(fresh)
+
+    def normal_(self, out: Tensors, step: int, *, index: int = 0) -> Tensors:
+        """Overwrite ``out``, of any strides, with the numbers of `normal` and return it."""
+        with torch.no_grad():
+            for position, tensor in enumerate(_listed(out), start=index):
+                self._fill(tensor, _address(step, position))
+        return out
+
+    def words(self, count: int, step: int) -> Tensor:
+        """``count`` uniform 64-bit words as int64, from addresses that normals never use."""
+        size = 8 * _natural("count", count, bits=48)
+        buffer = torch.empty(size + 15, dtype=torch.uint8, device="cpu")
+        self._write_key_stream(_WORDS_DOMAIN << 120 | _address(step, 0), buffer.numpy().data)
+        return buffer[:size].view(torch.int64)
+
+    def _fill(self, out: Tensor, address: int) -> None:
+        kind, start = _KINDS[out.dtype], 0
+        _natural("the size of a tensor", out.numel(), bits=48)
+        for piece in _pieces(out, 8 * _CHUNK_BYTES // kind.bits):
+            group, skip = divmod(start, 2 * _HALF)
+            work = _memory.workspace(kind, -(-(skip + piece.numel()) // (2 * _HALF)))
+            block = group * (2 * _HALF * kind.bits // 128)
+            self._write_key_stream(kind.domain << 120 | address | block, work.key_stream)
+            normals = work.box_muller().narrow(0, skip, piece.numel())
+            piece.copy_(normals.view(piece.shape))
+            start += piece.numel()
+
+    def _write_key_stream(self, counter: int, out: memoryview) -> None:
+        """Fill ``out`` but for its last 15 bytes, the room that the cipher asks for."""
+        cipher = Cipher(algorithms.AES(self._key), modes.CTR(counter.to_bytes(16, "big")))
+        encryptor, size = cipher.encryptor(), len(out) - 15
+        for start in range(0, size, len(_ZEROS)):
+            encryptor.update_into(_ZEROS[: size - start], out[start:])
+
+
+class _Workspace:
+    """One thread's memory, seen as what a number of groups of normals need."""
+
+    def __init__(self, memory: list[Tensor], kind: _Kind, groups: int) -> None:
+        half = groups * _HALF * kind.bits // 8
+        sizes = (2 * half, half, half, half, 2 * half)
+        words, *halves, normals = (part[:size] for part, size in zip(memory, sizes, strict=True))
+        self.kind = kind
+        self.key_stream = memory[0][: 2 * half + 15].numpy().data
+        self.words = words.view(kind.word).view(groups, 2, _HALF).unbind(1)
+        self.radius, self.angle, self.cosine = (
+            part.view(kind.number).view(groups, _HALF) for part in halves
+        )
+        self.normals = normals.view(kind.number)
+        self.halves = self.normals.view(groups, 2, _HALF).unbind(1)
+
+    def box_muller(self) -> Tensor:
+        """The normals that belong to the key stream."""
+        radius, angle, kind = self.radius, self.angle, self.kind
+        radius.copy_(self.words[0])
+        angle.copy_(self.words[1])
+        # u = |v| / 2^(b−1) keeps the relative precision of a small u, which makes the tail, and a
+        # signed angle that of a small angle. Squared, u needs no absolute value and no factor 2.
+        torch.addcmul(kind.floor, radius, radius, value=kind.scale, out=radius)
+        radius.log_().neg_().sqrt_()
+        angle.mul_(kind.turn)
+        torch.mul(torch.cos(angle, out=self.cosine), radius, out=self.halves[0])
+        torch.mul(angle.sin_(), radius, out=self.halves[1])
+        return self.normals
+
+
+class _Memory(threading.local):
+    """About 4 MB for each thread that draws, so that a draw allocates nothing but its result."""
+
+    def __init__(self) -> None:
+        # Room for one more group than a chunk, as a piece may start within a group.
+        room = _CHUNK_BYTES + 2 * _HALF * 8
+        sizes = (room + 15, room // 2, room // 2, room // 2, room)
+        # Tensors made in inference mode could not be written to outside of it.
+        with torch.inference_mode(False):
+            memory = [torch.empty(size, dtype=torch.uint8, device="cpu") for size in sizes]
+
+        # Every step of a run asks for the same sizes, and making the views takes longer than
+        # making the numbers of a small tensor.
+        @lru_cache(maxsize=256)
+        def workspace(kind: _Kind, groups: int) -> _Workspace:
+            return _Workspace(memory, kind, groups)
+
+        self.workspace = workspace
+
+
+_memory = _Memory()
+
+
+def _pieces(out: Tensor, limit: int) -> list[Tensor]:
+    """Views of at most ``limit`` numbers each, which follow each other in row-major order."""
+    if out.is_contiguous():
+        out = out.view(-1)
+    if out.numel() <= limit:
+        return [out]
+    rows = limit // out[0].numel()
+    parts = torch.split(out, rows) if rows else out.unbind(0)
+    return [piece for part in parts for piece in _pieces(part, limit)]
+
+
+def _listed(tensors: Any) -> list[Tensor] | tuple[Tensor, ...]:
+    """The tensors to fill, once it is clear that each of them can hold normals."""
+    listed = [tensors] if isinstance(tensors, Tensor) else tensors
+    if not isinstance(listed, list | tuple):
+        raise PlanError(f"expected a tensor, or a list or tuple of tensors; got {type(listed)}.")
+    for tensor in listed:
+        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+            raise PlanError(f"normals fill dense tensors; got {getattr(tensor, 'layout', tensor)}.")
+        if tensor.dtype not in _KINDS:
+            raise PlanError(
+                f"normals are {', '.join(map(str, _KINDS))}; got a tensor of {tensor.dtype}. "
+                "Draw one of these types and convert it."
+            )
+    return listed
+
+
+def _address(step: int, index: int) -> int:
+    return _natural("step", step, bits=40) << 80 | _natural("index", index, bits=32) << 48
+
+
+def _natural(name: str, value: Any, bits: int | None = None) -> int:
+    try:
+        number = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0 or (bits is not None and number >> bits):
+        allowed = "of at least 0" if bits is None else f"in [0, 2**{bits})"
+        raise PlanError(f"{name} must be an integer {allowed}; got {value!r}.")
+    return number
