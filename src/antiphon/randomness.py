@@ -19,7 +19,7 @@ Each field is checked to stay within its bits, so two addresses never share a bl
 The key stream is read as little-endian signed words v. Normals come in groups of 512, made of 256
 words for the radii and the next 256 words for the angles. With b bits to a word,
 
-    r = sqrt(−log(2^(2−2b) v² + 2^(−2−2b))),    θ = π 2^(1−b) v,
+    r = sqrt(log(2^(2b−2) / (v² + 1/16))),    θ = π 2^(1−b) v,
 
 and numbers i and i + 256 of a group are r_i cos θ_i and r_i sin θ_i (Box and Muller, 1958). They
 fill a tensor in row-major order, so number p depends on p and not on the tensor's size. This map is
@@ -31,13 +31,16 @@ import operator
 import os
 import threading
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from typing import Any, TypeVar, final
 
+import numpy as np
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from antiphon.errors import PlanError
 
@@ -46,33 +49,32 @@ __all__ = ["Generator"]
 Tensors = TypeVar("Tensors", Tensor, list[Tensor], tuple[Tensor, ...])
 
 _HALF = 256  # half a group: long enough for vector instructions, short for small tensors
-_CHUNK_BYTES = 2**20  # key stream made at once: fits the cache and keeps torch's threads busy
-_ZEROS = memoryview(bytes(2**17))
+_CHUNK = 2**16  # numbers made at once: they fit the cache
+_ZEROS = memoryview(bytes(2**18))
 _WORDS_DOMAIN = 2
 
 
 @dataclass(frozen=True, eq=False)
 class _Kind:
-    """How normals are made from words v of one length: u² = floor + scale · v², θ = turn · v."""
+    """How normals are made from words of one length."""
 
     domain: int
     bits: int
-    word: torch.dtype
-    number: torch.dtype
-    scale: float  # one rounding unit short of 2^(2−2b), which keeps u below 1
-    floor: Tensor  # keeps u above 0
-    turn: Tensor
+    word: Any
+    number: Any
+    dtype: torch.dtype
+
+    @cached_property
+    def constants(self) -> tuple[Any, Any, Any]:
+        """2^(2b−2), 1/16 and π 2^(1−b), for words of b bits."""
+        # The first is one rounding unit too large, so that the logarithm is never 0.
+        top = 2.0 ** (2 * self.bits - 2) * (1 + np.finfo(self.number).eps)
+        turn = math.pi * 2.0 ** (1 - self.bits)
+        return self.number(top), self.number(1 / 16), self.number(turn)
 
 
-def _kind(domain: int, bits: int, word: torch.dtype, number: torch.dtype) -> _Kind:
-    scale = 2.0 ** (2 - 2 * bits) * (1 - torch.finfo(number).eps)
-    constants = (2.0 ** (-2 - 2 * bits), math.pi * 2.0 ** (1 - bits))
-    floor, turn = torch.tensor(constants, dtype=number, device="cpu")
-    return _Kind(domain, bits, word, number, scale, floor, turn)
-
-
-_SINGLE = _kind(0, 32, torch.int32, torch.float32)
-_DOUBLE = _kind(1, 64, torch.int64, torch.float64)
+_SINGLE = _Kind(0, 32, np.int32, np.float32, torch.float32)
+_DOUBLE = _Kind(1, 64, np.int64, np.float64, torch.float64)
 _KINDS = {
     torch.float32: _SINGLE,
     torch.float64: _DOUBLE,
@@ -155,9 +157,10 @@ class Generator:
 
     def normal_(self, out: Tensors, step: int, *, index: int = 0) -> Tensors:
         """Overwrite ``out``, of any strides, with the numbers of `normal` and return it."""
-        with torch.no_grad():
-            for position, tensor in enumerate(_listed(out), start=index):
-                self._fill(tensor, _address(step, position))
+        tensors = _listed(out)
+        for position, tensor in enumerate(tensors, start=index):
+            self._fill(tensor.detach(), _address(step, position))
+        increment_version(tensors)  # so that autograd sees what NumPy wrote
         return out
 
     def words(self, count: int, step: int) -> Tensor:
@@ -170,13 +173,19 @@ class Generator:
     def _fill(self, out: Tensor, address: int) -> None:
         kind, start = _KINDS[out.dtype], 0
         _natural("the size of a tensor", out.numel(), bits=48)
-        for piece in _pieces(out, 8 * _CHUNK_BYTES // kind.bits):
+        # NumPy works in this thread alone. Torch would share the work with threads that, when the
+        # machine is busy, it waits for longer than all of this takes; it copies 2**15 numbers alone.
+        is_plain = out.is_contiguous() and out.dtype is kind.dtype and out.device.type == "cpu"
+        for piece in _pieces(out, _CHUNK if is_plain else min(_CHUNK, 2**15)):
             group, skip = divmod(start, 2 * _HALF)
             work = _memory.workspace(kind, -(-(skip + piece.numel()) // (2 * _HALF)))
             block = group * (2 * _HALF * kind.bits // 128)
             self._write_key_stream(kind.domain << 120 | address | block, work.key_stream)
-            normals = work.box_muller().narrow(0, skip, piece.numel())
-            piece.copy_(normals.view(piece.shape))
+            normals = work.box_muller()[skip : skip + piece.numel()]
+            if is_plain:
+                piece.numpy()[:] = normals
+            else:
+                piece.copy_(torch.from_numpy(normals).view(piece.shape))
             start += piece.numel()
 
     def _write_key_stream(self, counter: int, out: memoryview) -> None:
@@ -190,52 +199,47 @@ class Generator:
 class _Workspace:
     """One thread's memory, seen as what a number of groups of normals need."""
 
-    def __init__(self, memory: list[Tensor], kind: _Kind, groups: int) -> None:
+    def __init__(self, memory: list[NDArray[np.uint8]], kind: _Kind, groups: int) -> None:
         half = groups * _HALF * kind.bits // 8
-        sizes = (2 * half, half, half, half, 2 * half)
-        words, *halves, normals = (part[:size] for part, size in zip(memory, sizes, strict=True))
+        words, normals, *factors = memory
         self.kind = kind
-        self.key_stream = memory[0][: 2 * half + 15].numpy().data
-        self.words = words.view(kind.word).view(groups, 2, _HALF).unbind(1)
-        self.radius, self.angle, self.cosine = (
-            part.view(kind.number).view(groups, _HALF) for part in halves
-        )
-        self.normals = normals.view(kind.number)
-        self.halves = self.normals.view(groups, 2, _HALF).unbind(1)
+        self.key_stream = words[: 2 * half + 15].data
+        self.words = words[: 2 * half].view(kind.word).reshape(groups, 2, _HALF)
+        self.normals = normals[: 2 * half].view(kind.number).reshape(groups, 2, _HALF)
+        self.factors = [part[:half].view(kind.number).reshape(groups, _HALF) for part in factors]
 
-    def box_muller(self) -> Tensor:
+    def box_muller(self) -> NDArray[Any]:
         """The normals that belong to the key stream."""
-        radius, angle, kind = self.radius, self.angle, self.kind
-        radius.copy_(self.words[0])
-        angle.copy_(self.words[1])
+        radius, sine, cosine = self.factors
+        top, floor, turn = self.kind.constants
+        np.copyto(radius, self.words[:, 0], casting="unsafe")
+        np.copyto(sine, self.words[:, 1], casting="unsafe")
         # u = |v| / 2^(b−1) keeps the relative precision of a small u, which makes the tail, and a
         # signed angle that of a small angle. Squared, u needs no absolute value and no factor 2.
-        torch.addcmul(kind.floor, radius, radius, value=kind.scale, out=radius)
-        radius.log_().neg_().sqrt_()
-        angle.mul_(kind.turn)
-        torch.mul(torch.cos(angle, out=self.cosine), radius, out=self.halves[0])
-        torch.mul(angle.sin_(), radius, out=self.halves[1])
-        return self.normals
+        np.multiply(radius, radius, out=radius)
+        np.add(radius, floor, out=radius)
+        np.divide(top, radius, out=radius)
+        np.log(radius, out=radius)
+        np.sqrt(radius, out=radius)
+        np.multiply(sine, turn, out=sine)
+        np.cos(sine, out=cosine)
+        np.sin(sine, out=sine)
+        np.multiply(radius, cosine, out=self.normals[:, 0])
+        np.multiply(radius, sine, out=self.normals[:, 1])
+        return self.normals.reshape(-1)
 
 
 class _Memory(threading.local):
-    """About 4 MB for each thread that draws, so that a draw allocates nothing but its result."""
+    """Two megabytes for each thread that draws, so that a draw allocates only its result."""
 
     def __init__(self) -> None:
         # Room for one more group than a chunk, as a piece may start within a group.
-        room = _CHUNK_BYTES + 2 * _HALF * 8
-        sizes = (room + 15, room // 2, room // 2, room // 2, room)
-        # Tensors made in inference mode could not be written to outside of it.
-        with torch.inference_mode(False):
-            memory = [torch.empty(size, dtype=torch.uint8, device="cpu") for size in sizes]
-
+        half = 8 * (_CHUNK // 2 + _HALF)
+        sizes = (2 * half + 15, 2 * half, half, half, half)
+        memory = [np.empty(size, np.uint8) for size in sizes]
         # Every step of a run asks for the same sizes, and making the views takes longer than
         # making the numbers of a small tensor.
-        @lru_cache(maxsize=256)
-        def workspace(kind: _Kind, groups: int) -> _Workspace:
-            return _Workspace(memory, kind, groups)
-
-        self.workspace = workspace
+        self.workspace = lru_cache(maxsize=256)(partial(_Workspace, memory))
 
 
 _memory = _Memory()

@@ -1,7 +1,7 @@
 """Numbers only: lower-triangular Toeplitz algebra, spectral factorisation, sums of exponentials."""
 
 from antiphon.linalg.arrays import Matrix, Rows, Series, Vector
-from antiphon.linalg.exponentials import fit_inverse_square_root
+from antiphon.linalg.exponentials import fit_inverse_square_root, reciprocal
 from antiphon.linalg.spectral import minimum_phase
 from antiphon.linalg.toeplitz import all_pole_energy, gram, invert, lower, multiply
 from antiphon.linalg.triangular import lower_root, signs_agree
@@ -19,5 +19,6 @@ __all__ = [
     "lower_root",
     "minimum_phase",
     "multiply",
+    "reciprocal",
     "signs_agree",
 ]

@@ -1,7 +1,7 @@
-"""The coefficients of (1 - z)^(-1/2) as a short sum of exponentials.
+"""Power series whose coefficients are short sums of exponentials.
 
-They are c_t = binom(2t, t) 4^-t, slowly decaying like t^(-1/2); m exponentials follow them over T
-steps with an error that falls geometrically in m [CorrelatedNoise24; spec 3.2].
+Those of (1 - z)^(-1/2) are c_t = binom(2t, t) 4^-t, slowly decaying like t^(-1/2); m exponentials
+follow them over T steps with an error that falls geometrically in m [BLT24].
 """
 
 import numpy as np
@@ -11,12 +11,23 @@ from scipy.optimize import least_squares, nnls
 from antiphon.errors import PlanError
 from antiphon.linalg.arrays import Series
 
-__all__ = ["fit_inverse_square_root"]
+__all__ = ["fit_inverse_square_root", "reciprocal"]
 
 _POINTS = 400
 _ROUNDS = 150
 # No rate above 20 (e^-20 is 0 beside the others) and no scale above 1: keeps exp() in range.
 _LARGEST = 20.0, 1.0
+
+
+def reciprocal(scales: Series, decays: Series) -> tuple[Series, Series]:
+    """Scales b and decays y with 1 - Σ_j b_j y_j^(t-1) the reciprocal series of 1 + Σ_j a_j x_j^(t-1).
+
+    That series is the response of a state that follows diag(x) - 1aᵀ. For a > 0 this matrix is similar to
+    the symmetric diag(x) - √a √aᵀ, whose eigenvalues are y: O(m³), and no cancellation for close x.
+    """
+    root = np.sqrt(scales)
+    decays, vectors = np.linalg.eigh(np.diag(decays) - np.outer(root, root))
+    return (vectors.T @ root) ** 2, decays
 
 
 def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:

@@ -26,11 +26,13 @@ def lower_root(X: Matrix) -> Matrix:
 
 
 def signs_agree(X: Matrix) -> bool:
-    """Whether signs s exist with s_i s_j X_ij >= 0 for all i, j.
+    """Whether signs s exist with s_i s_j X_ij >= 0 for all i, j, up to rounding.
 
     Then contributions s_i u of one direction u reach Σ|X_ij|, so that this bound on a sensitivity is
     attained. It always holds for X >= 0 and for one or two rows.
     """
+    # Entries that are 0 but for the rounding of a product have no sign.
+    X = np.where(np.abs(X) > 1e-12 * np.abs(X).max(), X, 0.0)
     if (X >= 0).all():
         return True
     graph = csr_array((X != 0).astype(np.int8))

@@ -12,14 +12,17 @@ from antiphon.mechanisms.base import AbstractMechanism, NoiseState, Sensitivity
 from antiphon.mechanisms.blt import BLT
 from antiphon.mechanisms.dense import Dense
 from antiphon.mechanisms.fft import FFT
+from antiphon.mechanisms.figure import figure
 from antiphon.mechanisms.full_honaker import FullHonaker
 from antiphon.mechanisms.honaker import Honaker
 from antiphon.mechanisms.independent import Independent
 from antiphon.mechanisms.lambda_cgd import LambdaCGD
 from antiphon.mechanisms.nu_ftrl import NuFTRL
+from antiphon.mechanisms.optimization import Optimized, lower_bound, optimize
 from antiphon.mechanisms.redrawn import redrawn
 from antiphon.mechanisms.restarted import Restarted
 from antiphon.mechanisms.serialization import from_dict, from_json, to_json
+from antiphon.mechanisms.table import Table, table
 from antiphon.mechanisms.tree import Tree
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
 
@@ -37,12 +40,18 @@ __all__ = [
     "LambdaCGD",
     "NoiseState",
     "NuFTRL",
+    "Optimized",
     "Restarted",
     "Sensitivity",
+    "Table",
     "Tree",
     "Workload",
+    "figure",
     "from_dict",
     "from_json",
+    "lower_bound",
+    "optimize",
     "redrawn",
+    "table",
     "to_json",
 ]

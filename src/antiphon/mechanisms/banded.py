@@ -1,7 +1,7 @@
 """Banded Toeplitz mechanisms: the encoder C is fixed by its first column."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self, final
+from typing import ClassVar, final
 
 import numpy as np
 from torch import Tensor
@@ -18,7 +18,7 @@ __all__ = ["Banded"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Banded(AbstractToeplitz):
     """Correlated noise with a lower-triangular banded Toeplitz encoder.
 
@@ -42,7 +42,7 @@ class Banded(AbstractToeplitz):
         object.__setattr__(self, "coef", first_column("coef", self.coef))
 
     @classmethod
-    def square_root(cls, bands: int) -> Self:
+    def square_root(cls, bands: int) -> "Banded":
         """First bands of the square root of the prefix-sum workload: C @ C = A [FHU23]."""
         if bands < 1:
             raise PlanError(f"bands must be at least 1; got {bands}.")

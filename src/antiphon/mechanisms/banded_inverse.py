@@ -17,7 +17,7 @@ __all__ = ["BandedInverse"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BandedInverse(AbstractToeplitz):
     """Noise that is a moving sum of white noise: x_t = Σ_i beta[i] z_{t-i}.
 

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self, final, overload
+from typing import Any, ClassVar, Literal, final, overload
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from antiphon.errors import PlanError, StateError
 from antiphon.linalg import Matrix, Vector, signs_agree
-from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
+from antiphon.mechanisms.workload import PREFIX_SUMS, Workload, brief
 from antiphon.participation import AbstractParticipation
 
 __all__ = [
@@ -43,7 +43,7 @@ class Sensitivity(float):
 
     is_exact: bool
 
-    def __new__(cls, value: float, is_exact: bool) -> Self:
+    def __new__(cls, value: float, is_exact: bool) -> "Sensitivity":
         """A float that knows whether it is exact."""
         self = super().__new__(cls, value)
         self.is_exact = is_exact
@@ -117,6 +117,11 @@ class AbstractMechanism(ABC):
         self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
     ) -> tuple[Tensor, Buffers]:
         """Row t of C⁻¹z and the new buffers. May overwrite ``z`` and ``kept`` only if ``donate``."""
+
+    def __repr__(self) -> str:
+        """The parameters, long lists shortened."""
+        values = (f"{f.name}={brief(getattr(self, f.name))}" for f in fields(self))  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(values)})"
 
     @final
     def error(self, T: int, kind: ErrorKind = "rms", workload: Workload = PREFIX_SUMS) -> float:

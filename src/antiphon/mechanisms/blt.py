@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import Vector, invert
+from antiphon.linalg import Series, Vector, invert, reciprocal
 from antiphon.mechanisms.base import Buffers
 from antiphon.mechanisms.coefficients import finite
 from antiphon.mechanisms.streaming import buffered_step
@@ -18,7 +18,7 @@ __all__ = ["BLT"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BLT(AbstractToeplitz):
     """c_0 = 1 and c_t = Σ_j scales[j] decays[j]^(t-1): one buffer per exponential [BLT24].
 
@@ -54,12 +54,12 @@ class BLT(AbstractToeplitz):
 
     def column(self, T: int) -> Vector:
         """1, then the sum of exponentials."""
-        powers = np.power(np.array(self.decays)[:, None], np.arange(T - 1))
-        return np.concatenate([[1.0], np.array(self.scales) @ powers])
+        return _series(1, np.array(self.scales), np.array(self.decays), T)
 
     def inverse_column(self, T: int) -> Vector:
         """The reciprocal power series of `column`."""
-        return invert(self.column(T), T)
+        a, x = np.array(self.scales), np.array(self.decays)
+        return _series(-1, *reciprocal(a, x), T) if (a > 0).all() else invert(self.column(T), T)
 
     def _autocorrelation(self, lags: Vector) -> Vector:
         a, x = np.array(self.scales), np.array(self.decays)
@@ -86,3 +86,9 @@ class BLT(AbstractToeplitz):
         self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
     ) -> tuple[Tensor, Buffers]:
         return buffered_step(z, kept, self.scales, self.decays, donate)
+
+
+def _series(sign: int, scales: Series, decays: Series, T: int) -> Vector:
+    """1, then sign · Σ_j scales[j] decays[j]^(t-1)."""
+    powers = np.power(decays[:, None], np.arange(T - 1))
+    return np.concatenate([[1.0], sign * (scales @ powers)])

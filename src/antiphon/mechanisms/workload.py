@@ -9,11 +9,11 @@ from scipy.signal import lfilter
 from antiphon.errors import PlanError
 from antiphon.linalg import Matrix, Rows, Vector
 
-__all__ = ["PREFIX_SUMS", "Workload"]
+__all__ = ["PREFIX_SUMS", "Workload", "brief"]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workload:
     """The iterates of (momentum) SGD as linear functions of the gradients.
 
@@ -36,6 +36,9 @@ class Workload:
             if not all(np.isfinite(rates)) or min(rates) < 0 or max(rates) == 0:
                 raise PlanError("learning rates must be finite, non-negative and not all zero.")
             object.__setattr__(self, "learning_rates", rates)
+
+    def __repr__(self) -> str:
+        return f"Workload(momentum={self.momentum}, learning_rates={brief(self.learning_rates)})"
 
     @property
     def is_toeplitz(self) -> bool:
@@ -64,6 +67,13 @@ class Workload:
         """A @ B without A."""
         velocity = lfilter([1.0], [1.0, -self.momentum], B, axis=0)
         return np.cumsum(self.rates(len(B))[:, None] * velocity, axis=0)
+
+
+def brief(value: object) -> str:
+    """A value for messages: the ends of a long tuple and its length."""
+    if isinstance(value, tuple) and len(value) > 8:
+        return f"({value[0]!r}, {value[1]!r}, ..., {value[-1]!r}: {len(value)} numbers)"
+    return repr(value)
 
 
 PREFIX_SUMS = Workload()
