@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jaxtyping import TypeCheckError
 from scipy import stats
+from torch.nn.functional import pad
 
 from antiphon.errors import PlanError
 from antiphon.randomness import _DOUBLE, _SINGLE, Generator, _memory, _natural
@@ -41,7 +42,7 @@ def normal(key, domain, step, index, position, size):
     group, within = divmod(position, 512)
     pair = 512 * group + within % 256
     v, w = (word(key, domain, step, index, p, size) for p in (pair, pair + 256))
-    r = math.sqrt(-math.log(2.0 ** (2 - 16 * size) * v * v + 2.0 ** (-2 - 16 * size)))
+    r = math.sqrt(math.log(2.0 ** (16 * size - 2) / (v * v + 1 / 16)))
     angle = math.pi * 2.0 ** (1 - 8 * size) * w
     return r * (math.cos(angle) if within < 256 else math.sin(angle))
 
@@ -83,7 +84,7 @@ def test_no_two_draws_share_a_block_of_key_stream(monkeypatch):
     monkeypatch.setattr(
         Generator,
         "_write_key_stream",
-        lambda self, counter, out: ranges.append((counter, counter + (len(out) - 15 + 15) // 16)),
+        lambda self, counter, out: ranges.append((counter, counter + len(out) // 16)),
     )
     generator = Generator.seeded(0)
     like = [torch.empty(n, dtype=t) for n in (1, 700_000) for t in (torch.float32, torch.float64)]
@@ -226,6 +227,14 @@ def test_parameters_stay_parameters_and_their_noise_has_no_gradient():
     assert torch.equal(parameter, z)
 
 
+def test_overwriting_what_autograd_has_saved_is_noticed():
+    x, weight = torch.ones(3, requires_grad=True), torch.ones(3)
+    loss = (x * weight).sum()
+    Generator.seeded(0).normal_(weight, 0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_tensors_of_another_device_get_numbers_there():
     assert Generator.seeded(0).normal(torch.empty(3, device="meta"), 0).device.type == "meta"
 
@@ -235,18 +244,22 @@ def test_tensors_of_another_device_get_numbers_there():
 
 def from_words(kind, words):
     """The radii that belong to ``words``: all angles are 0."""
-    work = _memory.workspace(kind, -(-len(words) // 256))
-    work.words[0].zero_().view(-1)[: len(words)] = words
-    work.words[1].zero_()
-    return work.box_muller().view(-1, 2, 256)[:, 0].reshape(-1)[: len(words)].double()
+    groups = -(-len(words) // 256)
+    work = _memory.workspace(kind, groups)
+    work.words[:] = 0
+    work.words[:, 0] = pad(words, (0, 256 * groups - len(words))).view(groups, 256)
+    normals = torch.from_numpy(work.box_muller()).view(groups, 2, 256)
+    return normals[:, 0].reshape(-1)[: len(words)].double()
 
 
 def test_the_radius_of_every_word_is_that_of_its_uniform():
     """A word v stands for the uniform |v| / 2**31: P(r > x) = exp(−x²/2)."""
     small = torch.arange(8000, dtype=torch.int32)  # all words beyond 5 standard deviations
-    any_size = Generator.seeded(0).words(50_000, 0).view(torch.int32)
+    any_size = Generator.seeded(0).words(15_000, 0).view(torch.int32)
     r = from_words(_SINGLE, small)
-    torch.testing.assert_close((-(r**2) / 2).exp(), small * 2.0**-31, rtol=0, atol=2.0**-31)
+    torch.testing.assert_close(
+        (-(r**2) / 2).exp(), small.double() * 2.0**-31, rtol=0, atol=2.0**-31
+    )
     assert len(r.unique()) == 8000
     r = from_words(_SINGLE, any_size)
     uniform = any_size.double().abs() * 2.0**-31
@@ -254,7 +267,7 @@ def test_the_radius_of_every_word_is_that_of_its_uniform():
 
 
 def test_the_radius_of_every_long_word_is_that_of_its_uniform():
-    words = Generator.seeded(0).words(50_000, 0) >> torch.arange(50_000) % 60
+    words = Generator.seeded(0).words(15_000, 0) >> torch.arange(15_000) % 60
     words = words[words.abs() > 1000]
     uniform = words.double().abs() * 2.0**-63
     r = from_words(_DOUBLE, words)
@@ -264,9 +277,9 @@ def test_the_radius_of_every_long_word_is_that_of_its_uniform():
 
 @pytest.mark.parametrize(("kind", "largest"), [(_SINGLE, 66), (_DOUBLE, 130)])
 def test_the_extreme_words_give_finite_numbers(kind, largest):
-    info = torch.iinfo(kind.word)
-    words = torch.tensor([0, 1, -1, info.max, info.min, info.max - 1], dtype=kind.word)
-    r = from_words(kind, words)
+    info = np.iinfo(kind.word)
+    words = np.array([0, 1, -1, info.max, info.min, info.max - 1], dtype=kind.word)
+    r = from_words(kind, torch.from_numpy(words))
     assert r[0].item() == pytest.approx(math.sqrt(largest * math.log(2)), rel=1e-6)
     assert (r <= r[0]).all()
     assert (r > 0).all()
@@ -294,14 +307,14 @@ def test_four_moments_are_normal_and_a_scale_wrong_by_1_percent_is_rejected(dtyp
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_kolmogorov_smirnov_accepts_and_rejects_a_scale_wrong_by_1_percent(dtype):
     """False-alarm rate 1e-6."""
-    z = draw(4_000_000, seed=2, dtype=dtype).double().numpy()
+    z = draw(2_000_000, seed=2, dtype=dtype).double().numpy()
     assert stats.kstest(z, stats.norm.cdf).pvalue > P_VALUE
     assert stats.kstest(z * 1.01, stats.norm.cdf).pvalue < P_VALUE
 
 
 def test_tails_to_5_sigma_are_normal_and_a_scale_wrong_by_5_percent_is_rejected():
-    """False-alarm rate 4e-6: four binomial tests on 2e8 numbers."""
-    generator, z, calls = Generator.seeded(3), torch.empty(4_000_000), 50
+    """False-alarm rate 4e-6: four binomial tests on 1e8 numbers."""
+    generator, z, calls = Generator.seeded(3), torch.empty(4_000_000), 25
     right, wrong = dict.fromkeys((2, 3, 4, 5), 0), dict.fromkeys((2, 3, 4, 5), 0)
     for step in range(calls):
         size = generator.normal_(z, step).abs_()
@@ -312,7 +325,7 @@ def test_tails_to_5_sigma_are_normal_and_a_scale_wrong_by_5_percent_is_rejected(
     def p_value(k, count):
         return stats.binomtest(count, calls * z.numel(), 2 * stats.norm.sf(k)).pvalue
 
-    assert right[5] > 50
+    assert right[5] > 20
     for k in right:
         assert p_value(k, right[k]) > P_VALUE
         assert p_value(k, wrong[k]) < P_VALUE
@@ -328,7 +341,6 @@ def correlated(a, b):
 
 PAIRS = {
     "keys": lambda g, x: (g.normal(x, 0), Generator.seeded(1).normal(x, 0)),
-    "secure keys": lambda g, x: (g.normal(x, 0), Generator.secure().normal(x, 0)),
     "steps": lambda g, x: (g.normal(x, 0), g.normal(x, 1)),
     "tensors of a list": lambda g, x: g.normal((x, x), 0),
     "step and index": lambda g, x: (g.normal(x, 1), g.normal(x, 0, index=1)),

@@ -6,6 +6,7 @@ a pattern π and X = CᵀC, the change of Cg is at most sqrt(Σ_{s,t ∈ π} |X_
 sum over the family.
 """
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -61,11 +62,16 @@ class AbstractParticipation(ABC):
     @staticmethod
     def from_dict(values: dict[str, Any]) -> "AbstractParticipation":
         """The participation that `to_dict` described."""
-        arguments = dict(values)
-        kind = arguments.pop("kind", None)
-        if kind not in _KINDS:
+        kind = values.get("kind") if isinstance(values, dict) else None
+        if kind not in [*_KINDS]:
             raise PlanError(f"unknown participation {kind!r}; known are {', '.join(_KINDS)}.")
-        return _KINDS[kind](**arguments)
+        arguments = {key: _tuples(value) for key, value in values.items() if key != "kind"}
+        try:
+            return _KINDS[kind](**arguments)
+        except TypeError as error:
+            raise PlanError(
+                f"cannot read the participation {str(values)[:80]}: {error}."
+            ) from error
 
 
 @final
@@ -94,7 +100,7 @@ class MinSeparation(AbstractParticipation):
     Guarantee:
         `densest` is the worst pattern for non-negative, non-increasing Toeplitz encoders
         [BandedSqrt24, Thm. 2]. `heaviest` is exact if W vanishes ``apart`` or more off the diagonal
-        [Banded23, Thm. 2], and an upper bound otherwise [Banded23, Alg. 6].
+        [Banded23], and an upper bound otherwise.
     """
 
     times: int
@@ -242,7 +248,7 @@ class Patterns(AbstractParticipation):
     patterns: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
-        rows = [tuple(sorted(int(step) for step in pattern)) for pattern in self.patterns]
+        rows = [tuple(sorted(_whole(step) for step in pattern)) for pattern in self.patterns]
         if not rows or not all(rows):
             raise PlanError("a list of patterns needs at least one, and none of them empty.")
         for row in rows:
@@ -289,6 +295,17 @@ def _one_more(best: Rows, weight: Rows, apart: int) -> Rows:
     taken = weight.copy()
     taken[:, apart:] += best[:, :-apart]
     return np.maximum.accumulate(np.maximum(taken, best), axis=1)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _whole(step: Any) -> int:
+    try:
+        return operator.index(step)
+    except TypeError as error:
+        raise PlanError(f"a step is a whole number counted from 0; got {step!r}.") from error
 
 
 def _at_least_one(**counts: int) -> None:

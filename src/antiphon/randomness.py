@@ -49,7 +49,7 @@ __all__ = ["Generator"]
 Tensors = TypeVar("Tensors", Tensor, list[Tensor], tuple[Tensor, ...])
 
 _HALF = 256  # half a group: long enough for vector instructions, short for small tensors
-_CHUNK = 2**16  # numbers made at once: they fit the cache
+_CHUNK = 2**16  # numbers made at once: enough to hide the cost of calls, few enough for the cache
 _ZEROS = memoryview(bytes(2**18))
 _WORDS_DOMAIN = 2
 
@@ -160,7 +160,7 @@ class Generator:
         tensors = _listed(out)
         for position, tensor in enumerate(tensors, start=index):
             self._fill(tensor.detach(), _address(step, position))
-        increment_version(tensors)  # so that autograd sees what NumPy wrote
+        increment_version(tensors)  # so that autograd knows what NumPy wrote
         return out
 
     def words(self, count: int, step: int) -> Tensor:
@@ -173,10 +173,10 @@ class Generator:
     def _fill(self, out: Tensor, address: int) -> None:
         kind, start = _KINDS[out.dtype], 0
         _natural("the size of a tensor", out.numel(), bits=48)
-        # NumPy works in this thread alone. Torch would share the work with threads that, when the
-        # machine is busy, it waits for longer than all of this takes; it copies 2**15 numbers alone.
+        # NumPy works in the calling thread. Torch shares all but small copies with other threads,
+        # and waits for them longer than all of this takes if the machine is busy.
         is_plain = out.is_contiguous() and out.dtype is kind.dtype and out.device.type == "cpu"
-        for piece in _pieces(out, _CHUNK if is_plain else min(_CHUNK, 2**15)):
+        for piece in _pieces(out, _CHUNK if is_plain else _CHUNK // 2):
             group, skip = divmod(start, 2 * _HALF)
             work = _memory.workspace(kind, -(-(skip + piece.numel()) // (2 * _HALF)))
             block = group * (2 * _HALF * kind.bits // 128)
@@ -233,8 +233,7 @@ class _Memory(threading.local):
     """Two megabytes for each thread that draws, so that a draw allocates only its result."""
 
     def __init__(self) -> None:
-        # Room for one more group than a chunk, as a piece may start within a group.
-        half = 8 * (_CHUNK // 2 + _HALF)
+        half = 8 * _CHUNK // 2  # bytes, of the longer words
         sizes = (2 * half + 15, 2 * half, half, half, half)
         memory = [np.empty(size, np.uint8) for size in sizes]
         # Every step of a run asks for the same sizes, and making the views takes longer than

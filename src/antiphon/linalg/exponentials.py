@@ -4,9 +4,11 @@ Those of (1 - z)^(-1/2) are c_t = binom(2t, t) 4^-t, slowly decaying like t^(-1/
 follow them over T steps with an error that falls geometrically in m [BLT24].
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, nnls
+from scipy.optimize import least_squares
 
 from antiphon.errors import PlanError
 from antiphon.linalg.arrays import Series
@@ -17,6 +19,8 @@ _POINTS = 400
 _ROUNDS = 150
 # No rate above 20 (e^-20 is 0 beside the others) and no scale above 1: keeps exp() in range.
 _LARGEST = 20.0, 1.0
+# No rate below 0.001/T (as good as constant over T steps) and no scale of 0: keeps decays below 1.
+_SMALLEST = 1e-3, 1e-12
 
 
 def reciprocal(scales: Series, decays: Series) -> tuple[Series, Series]:
@@ -52,9 +56,10 @@ def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:
     c = np.cumprod((steps - 0.5) / steps)[t - 1]
 
     largest = np.repeat(np.log(_LARGEST), terms)
+    smallest_allowed = np.repeat(np.log([_SMALLEST[0] / T, _SMALLEST[1]]), terms)
 
     def unpack(p: Series) -> tuple[Series, Series]:
-        q = np.exp(np.minimum(p, largest))
+        q = np.exp(np.clip(p, smallest_allowed, largest))
         return q[:terms], q[terms:]
 
     def exponentials(p: Series) -> NDArray[np.float64]:
@@ -70,8 +75,12 @@ def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:
         return weight[:, None] * np.concatenate([by_rate, E], axis=1)
 
     rates = np.geomspace(1.5, 0.7 / T, terms)
-    start, _ = nnls(np.exp(-np.outer(t - 1, rates)) / c[:, None], np.ones(len(t)))
-    p = np.log(np.concatenate([rates, np.maximum(start, 1e-4)]))
+    # c_t ≈ t^(-1/2)/√π = (1/π) ∫ √r e^(-rt) d(log r), as a sum over the rates. (Starting from a least-
+    # squares fit instead leaves some scales at 0, and their terms go astray.)
+    start = (
+        np.sqrt(rates) * np.exp(-rates) * math.log(1.5 * T / 0.7) / (math.pi * max(1, terms - 1))
+    )
+    p = np.log(np.concatenate([rates, start]))
     best, smallest, lawson = p, np.inf, np.full(len(t), 1 / len(t))
     for _ in range(_ROUNDS):
         p = least_squares(

@@ -4,6 +4,8 @@ Their products and inverses are those of power series cut after T terms: with C[
 the column of C @ D is the product of c and d, and the column of C⁻¹ is the reciprocal of c.
 """
 
+from fractions import Fraction
+
 import numpy as np
 from scipy.linalg import toeplitz as scipy_toeplitz
 from scipy.signal import fftconvolve, lfilter
@@ -65,8 +67,11 @@ def all_pole_energy(beta: Series) -> float | None:
 
     The step-down recursion gives beta's reflection coefficients k; the sum is finite exactly if beta
     has no zero in the closed unit disk, that is if every |k| < 1 (Schur and Cohn), and is then
-    beta_0⁻² Π 1/(1 - k²) [Kay88, sec. 6.3]. Without that condition the familiar integral of |B|⁻²
+    beta_0⁻² Π 1/(1 - k²) [Kay88]. Without that condition the familiar integral of |B|⁻²
     is not this sum: for beta = (1, -2) it is 1/3, while c_t = 2^t.
+
+    In fractions: every float is one, so the condition is decided and the sum is right even for zeros
+    that float64 could not tell from the unit circle, where it loses all digits.
 
     Example:
         >>> all_pole_energy(np.array([1.0, -0.5]))
@@ -74,14 +79,13 @@ def all_pole_energy(beta: Series) -> float | None:
         >>> all_pole_energy(np.array([1.0, -2.0])) is None
         True
     """
-    polynomial = np.trim_zeros(np.asarray(beta, dtype=np.float64), "b")
-    energy = float(polynomial[0]) ** -2
-    a = polynomial / polynomial[0]
+    polynomial = [Fraction(b) for b in np.trim_zeros(beta, "b").tolist()]
+    energy = 1 / polynomial[0] ** 2
+    a = [b / polynomial[0] for b in polynomial]
     while len(a) > 1:
         k = a[-1]
-        # 1e-12: a zero this close to the circle cannot be told from one on it in float64.
-        if not abs(k) < 1 - 1e-12:
+        if abs(k) >= 1:
             return None
         energy /= 1 - k * k
-        a = ((a - k * a[::-1]) / (1 - k * k))[:-1]
-    return energy
+        a = [(x - k * y) / (1 - k * k) for x, y in zip(a, reversed(a), strict=True)][:-1]
+    return float(energy)

@@ -28,7 +28,7 @@ class Banded(AbstractToeplitz):
     Guarantee:
         ``sensitivity`` is exact if ``coef`` is non-negative and non-increasing
         [BandedSqrt24, Thm. 2] or if participations are at least ``len(coef)`` steps apart, where it
-        is sqrt(times) ‖coef‖ [Banded23, Thm. 2]; else an upper bound, and ``is_exact`` says so.
+        is sqrt(times) ‖coef‖ [Banded23]; else an upper bound, and ``is_exact`` says so.
 
     Example:
         >>> Banded.square_root(bands=4).coef
@@ -44,8 +44,8 @@ class Banded(AbstractToeplitz):
     @classmethod
     def square_root(cls, bands: int) -> "Banded":
         """First bands of the square root of the prefix-sum workload: C @ C = A [FHU23]."""
-        if bands < 1:
-            raise PlanError(f"bands must be at least 1; got {bands}.")
+        if not (isinstance(bands, int) and bands >= 1):
+            raise PlanError(f"bands must be a whole number of at least 1; got {bands!r}.")
         return cls(tuple(NuFTRL(0.0).column(bands).tolist()))
 
     def column(self, T: int) -> Vector:

@@ -150,7 +150,7 @@ class AbstractMechanism(ABC):
     def init(self, like: Tensor | Sequence[Tensor], T: int) -> NoiseState:
         """The state before the first of T steps, for noise shaped like ``like``."""
         check_steps(T)
-        tensors = [like] if isinstance(like, Tensor) else like
+        tensors = [like] if isinstance(like, Tensor) else list(like)
         buffers = tuple(self._start(tensor.detach(), T) for tensor in tensors)
         return NoiseState(self, T, 0, tuple((x.shape, x.dtype) for x in tensors), buffers)
 
@@ -225,7 +225,7 @@ def gram_sensitivity(X: Matrix, participation: AbstractParticipation) -> Sensiti
 
     Guarantee:
         sqrt(Σ_{s,t ∈ π} |X_st|) bounds ‖Cu‖ for vector contributions u_t of norm at most 1, and is
-        attained if the signs of X agree on π, in particular if X >= 0 [MultiEpoch23, Thm. 2.1].
+        attained if the signs of X agree on π, in particular if X >= 0 [MultiEpoch23].
         Exact if the participation's bound is attained by such a pattern.
     """
     participation.check(len(X))

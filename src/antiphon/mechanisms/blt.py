@@ -63,7 +63,8 @@ class BLT(AbstractToeplitz):
 
     def _autocorrelation(self, lags: Vector) -> Vector:
         a, x = np.array(self.scales), np.array(self.decays)
-        if (x[a != 0] == 1).any():
+        a, x = a[a != 0], x[a != 0]
+        if (x == 1).any():
             raise UnsupportedError(
                 "a decay of 1 never fades, so the sensitivity has no bound for endlessly many "
                 "steps. Give a finite T."

@@ -10,6 +10,8 @@ __all__ = ["finite", "first_column"]
 
 def finite(name: str, values: Iterable[float]) -> tuple[float, ...]:
     """The values as a tuple of finite floats."""
+    if isinstance(values, str):
+        raise PlanError(f"{name} must be a list of numbers; got {values!r}.")
     column = tuple(float(value) for value in values)
     bad = [i for i, value in enumerate(column) if not math.isfinite(value)]
     if bad:

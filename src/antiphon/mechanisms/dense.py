@@ -48,7 +48,7 @@ class Dense(AbstractStored):
                     f"C must be square and lower triangular; its row {i} has {len(row)} entries with "
                     "one beyond the diagonal, or the wrong length."
                 )
-            matrix[i, : i + 1] = row[: i + 1]
+            matrix[i, : i + 1] = row[: i + 1] + 0.0  # -0.0 becomes 0.0: equal entries, equal bytes
         if not len(rows) or not np.isfinite(matrix).all():
             raise PlanError("C must have at least one row and only finite entries.")
         if not np.diagonal(matrix).all():
@@ -64,6 +64,10 @@ class Dense(AbstractStored):
     def __hash__(self) -> int:
         """Equal encoders hash equal; the last row tells others apart well enough, and quickly."""
         return hash((len(self.C), self.C[-1].tobytes()))
+
+    def __reduce__(self) -> tuple[type["Dense"], tuple[Matrix]]:
+        """For copies and pickles, whose entries cannot change either."""
+        return Dense, (self.C,)
 
     def __repr__(self) -> str:
         """The size only: the entries are too many to read."""

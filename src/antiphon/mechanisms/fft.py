@@ -19,7 +19,7 @@ class FFT(AbstractStored):
     """Prefix sums inside a circulant matrix of size 2T, split by the square root of its spectrum.
 
     With h the real inverse transform of that root, C is the first T columns and D the first T rows of
-    circ(h) [MultiEpoch23, sec. 5]. What runs is A⁻¹L with LLᵀ = DDᵀ.
+    circ(h) [MultiEpoch23]. What runs is A⁻¹L with LLᵀ = DDᵀ.
 
     Guarantee:
         ``sensitivity`` is that of the published C, an upper bound for the square encoder that runs

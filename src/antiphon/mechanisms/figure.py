@@ -42,7 +42,8 @@ def figure(
         taken_back = -_last_row(mechanism, T)[1:]
         shown = taken_back > 1e-7
         if shown.any():
-            left.plot(steps[:-1][shown], taken_back[shown], label=name, **style)
+            marker = "o" if shown.sum() == 1 else ""
+            left.plot(steps[:-1][shown], taken_back[shown], marker=marker, **style)
         scale = float(mechanism.sensitivity(T, participation))
         right.plot(steps, scale * mechanism.errors(T), label=name, **style)
     left.set(

@@ -39,7 +39,7 @@ class FullHonaker(AbstractStored):
 def tree_gram(T: int) -> Matrix:
     """CᵀC of the binary tree over the smallest 2^h >= T leaves: h + 1 minus the level where two meet."""
     check_steps(T)
-    height = (T - 1).bit_length()
+    height = int(T - 1).bit_length()
     steps = np.arange(T)
     # frexp's exponent of a whole number is its bit length: the level of the lowest common node.
     _, meet = np.frexp((steps[:, None] ^ steps).astype(np.float64))

@@ -10,7 +10,7 @@ from antiphon.mechanisms.base import check_steps
 from antiphon.mechanisms.full_honaker import tree_gram
 from antiphon.mechanisms.triangular import AbstractStored, prefix_factor
 
-__all__ = ["Honaker"]
+__all__ = ["Honaker", "prefix_decoder"]
 
 
 @final
@@ -44,7 +44,7 @@ def prefix_decoder(T: int) -> Rows:
     check_steps(T)
     ends = np.arange(1, T + 1)
     nodes, prefixes = np.zeros((T, 0)), np.zeros((T, 0))
-    for height in range(T.bit_length()):
+    for height in range(int(T).bit_length()):
         count = T >> height
         own = 2.0**height / (2.0 ** (height + 1) - 1)
         children = nodes[: 2 * count : 2] + nodes[1 : 2 * count : 2] if height else nodes

@@ -46,4 +46,4 @@ class Independent(AbstractToeplitz):
     def _next(
         self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
     ) -> tuple[Tensor, Buffers]:
-        return z, ()
+        return (z if donate else z.clone()), ()

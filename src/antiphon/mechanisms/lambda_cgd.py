@@ -18,7 +18,7 @@ __all__ = ["LambdaCGD"]
 @final
 @dataclass(frozen=True)
 class LambdaCGD(AbstractToeplitz):
-    """DP-λCGD: each step takes back λ times the noise of the step before [KANCorrelated, Alg. 1].
+    """DP-λCGD: each step takes back λ times the noise of the step before [KANCorrelated26, Alg. 1].
 
     C[i, j] = λ^(i-j). λ = 0 is independent noise, λ = 1 anti-PGD, λ = 1 - ν anti-PGD with damping ν.
 
@@ -65,7 +65,8 @@ class LambdaCGD(AbstractToeplitz):
                 "the sensitivity of λ = 1 (anti-PGD) grows like the square root of the number of "
                 "steps, so it has no bound for endlessly many. Give a finite T, or take λ < 1."
             )
-        return np.power(float(self.lam), lags) / (1 - self.lam**2)
+        # Not 1 - λ², which loses digits as λ nears 1.
+        return np.power(float(self.lam), lags) / ((1 - self.lam) * (1 + self.lam))
 
     def _decreases(self) -> bool:
         return True
@@ -78,5 +79,5 @@ class LambdaCGD(AbstractToeplitz):
     ) -> tuple[Tensor, Buffers]:
         # λ = 0 keeps nothing and passes z on, so that it equals Independent to the last bit.
         if self.lam == 0:
-            return z, ()
+            return (z if donate else z.clone()), ()
         return moving_sum(z, kept, self.taps, recursive=False, donate=donate)

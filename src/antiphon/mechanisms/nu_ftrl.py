@@ -76,10 +76,8 @@ class NuFTRL(AbstractToeplitz):
             )
         # Lag 0 by Carlson's form, which keeps its digits as ν → 0.
         energy = 2 / math.pi * elliprf(0, self.nu * (2 - self.nu), 1)
-        keep = 1 - self.nu
-        leading = np.exp(lags * math.log(keep)) * np.array([_central(lag) for lag in lags])
-        others = leading * hyp2f1(0.5, lags + 0.5, lags + 1, keep**2)
-        return np.where(lags == 0, energy, others)
+        others = [_autocorrelation(self.nu, float(lag)) if lag else energy for lag in lags]
+        return np.array(others)
 
     def _decreases(self) -> bool:
         return True
@@ -98,9 +96,20 @@ def _binomial_series(shift: float, nu: float, T: int) -> Vector:
     return np.cumprod(np.concatenate([[1.0], (1 - nu) * (t - shift) / t]))
 
 
-def _central(lag: float) -> float:
-    """binom(2 lag, lag) 4^-lag."""
-    return math.exp(math.lgamma(lag + 0.5) - math.lgamma(lag + 1)) / math.sqrt(math.pi)
+def _autocorrelation(nu: float, lag: float) -> float:
+    """Σ_u c_u c_{u+lag}, by a hypergeometric function or, where SciPy's overflows, by its integral."""
+    damping = math.exp(lag * math.log1p(-nu))
+    if lag <= 100:
+        central = math.exp(math.lgamma(lag + 0.5) - math.lgamma(lag + 1)) / math.sqrt(math.pi)
+        return damping * central * float(hyp2f1(0.5, lag + 0.5, lag + 1, (1 - nu) ** 2))
+    # Euler's integral over 1 - s², with s = √a sinh v, which takes the root out of its denominator.
+    # Beyond s² = 45 / (lag - 1/2) the integrand is below 1e-19.
+    a = nu * (2 - nu) / (1 - nu) ** 2
+    end = math.asinh(math.sqrt(45 / (lag - 0.5) / a))
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    s = math.sqrt(a) * np.sinh(end * (1 + nodes) / 2)
+    integral = end / 2 * float(weights @ np.exp((lag - 0.5) * np.log1p(-(s**2))))
+    return 2 / math.pi * damping / (1 - nu) * integral
 
 
 @lru_cache(maxsize=8)

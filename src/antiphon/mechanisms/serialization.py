@@ -60,14 +60,22 @@ def from_json(text: str) -> AbstractMechanism:
 
 def from_dict(values: Any) -> AbstractMechanism:
     """The mechanism that ``to_dict`` described."""
-    if not isinstance(values, dict) or values.get("mechanism") not in BY_NAME:
+    if not isinstance(values, dict) or values.get("mechanism") not in [*BY_NAME]:
         raise PlanError(
             f"a mechanism needs a 'mechanism' out of {', '.join(BY_NAME)}; got {str(values)[:80]}."
         )
-    arguments = {key: value for key, value in values.items() if key != "mechanism"}
+    arguments = {key: _plain(value) for key, value in values.items() if key != "mechanism"}
     if values["mechanism"] == Restarted.name:
         arguments["mechanism"] = from_dict(arguments.pop("of", None))
     try:
         return BY_NAME[values["mechanism"]](**arguments)
-    except TypeError as error:
+    except PlanError:
+        raise
+    except (TypeError, ValueError) as error:
         raise PlanError(f"cannot read the mechanism {str(values)[:80]}: {error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    """A list of numbers as the tuple that it was; the rows of a matrix stay as they are."""
+    is_column = isinstance(value, list) and not any(isinstance(entry, list) for entry in value)
+    return tuple(value) if is_column else value

@@ -14,8 +14,9 @@ from antiphon.mechanisms.base import Buffers
 
 __all__ = ["buffered_step", "full_history", "moving_sum"]
 
-# Numbers per piece: 1 MB of float32, about half of a usual second-level cache.
-_PIECE = 1 << 18
+# Numbers per piece: as many as torch gives to one thread. Longer pieces are quicker while all cores are
+# idle, but ten times slower while others are at work, because each operation then waits for its threads.
+_PIECE = 1 << 15
 
 
 def moving_sum(
@@ -26,7 +27,7 @@ def moving_sum(
     recursive: bool,
     donate: bool,
 ) -> tuple[Tensor, Buffers]:
-    """X = weights[0] z + Σ_i weights[i] kept[i - 1], where ``kept`` has the newest first.
+    """The sum x = weights[0] z + Σ_i weights[i] kept[i - 1], where ``kept`` has the newest first.
 
     Args:
         z: White noise of this step.
@@ -56,7 +57,7 @@ def moving_sum(
 def buffered_step(
     z: Tensor, kept: Buffers, scales: Sequence[float], decays: Sequence[float], donate: bool
 ) -> tuple[Tensor, Buffers]:
-    """X = z - Σ_j scales[j] s_j, then s_j ← decays[j] s_j + x [BLT24, Alg. 1]."""
+    """One step of a BLT: x = z - Σ_j scales[j] s_j, then s_j ← decays[j] s_j + x [BLT24]."""
     contiguous = z.contiguous()
     x = contiguous if donate else torch.empty_like(contiguous)
     after = kept if donate else tuple(torch.empty_like(buffer) for buffer in kept)
@@ -74,12 +75,13 @@ def buffered_step(
 def full_history(
     z: Tensor, kept: Buffers, row: Sequence[float], donate: bool
 ) -> tuple[Tensor, Buffers]:
-    """X = Σ_s row[s] z_s over all steps so far, ``kept`` being the past z, oldest first."""
-    x = torch.mul(z, row[len(kept)])
+    """The sum x = Σ_s row[s] z_s over all steps so far, ``kept`` being the past z, oldest first."""
+    white = z.contiguous()
+    x = torch.mul(white, row[len(kept)])
     for out, *parts in _pieces(x, *kept):
         for weight, past in zip(row, parts, strict=False):
             out.add_(past, alpha=weight)
-    return x, (*kept, z.contiguous() if donate else z.clone(memory_format=torch.contiguous_format))
+    return x, (*kept, white if donate else white.clone())
 
 
 def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

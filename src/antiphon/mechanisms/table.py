@@ -69,7 +69,7 @@ class Table:
         notes = ["sensitivity: ≤ marks a proved upper bound, else it is exact"]
         if self.bound is not None:
             notes.append(f"no mechanism at all has a loss below {self.bound:.4g}")
-        view = RichTable(title=title, caption="; ".join(notes), caption_justify="left")
+        view = RichTable(title=title, caption="\n".join(notes), caption_justify="left")
         view.add_column("mechanism")
         for name in ("sensitivity", f"{self.kind} error", "loss", "vs best", "buffers"):
             view.add_column(name, justify="right")
@@ -143,7 +143,7 @@ def _makers(
     T: int, participation: AbstractParticipation, kind: ErrorKind, workload: Workload
 ) -> dict[str, Callable[[], AbstractMechanism]]:
     def best(family: str, **options: int) -> AbstractMechanism:
-        found = optimize(family, T, participation, kind=kind, workload=workload, **options)  # type: ignore[arg-type]
+        found = optimize(family, T, participation, kind=kind, workload=workload, **options)
         return found.mechanism
 
     def buffered() -> AbstractMechanism:

@@ -71,7 +71,9 @@ class AbstractToeplitz(AbstractMechanism):
         steps = int(T)
         participation.check(steps)
         c = self.column(steps)
-        if not np.isfinite(np.dot(c, c)):
+        with np.errstate(over="ignore", invalid="ignore"):
+            energy = np.dot(c, c)
+        if not np.isfinite(energy):
             raise UnsupportedError(
                 f"the sensitivity of {self} for {steps} steps is beyond the range of float64: its "
                 "decoder is not minimum phase, so C grows geometrically. Use fewer steps."

@@ -47,7 +47,7 @@ class Tree(AbstractTriangular):
         return C.T @ C
 
     def _start(self, like: Tensor, T: int) -> Buffers:
-        levels = T.bit_length()
+        levels = int(T).bit_length()
         return tuple(
             torch.zeros_like(like, memory_format=torch.contiguous_format) for _ in range(levels)
         )

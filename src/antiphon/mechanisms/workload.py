@@ -33,7 +33,7 @@ class Workload:
             raise PlanError(f"momentum must be in [0, 1); got {self.momentum}.")
         if self.learning_rates is not None:
             rates = tuple(float(rate) for rate in self.learning_rates)
-            if not all(np.isfinite(rates)) or min(rates) < 0 or max(rates) == 0:
+            if not rates or not all(np.isfinite(rates)) or min(rates) < 0 or max(rates) == 0:
                 raise PlanError("learning rates must be finite, non-negative and not all zero.")
             object.__setattr__(self, "learning_rates", rates)
 

@@ -32,8 +32,8 @@ __all__ = ["Family", "Optimized", "lower_bound", "optimize"]
 
 Family = Literal["nu-ftrl", "lambda-cgd", "banded", "blt", "dense"]
 
-# Up to here one eigendecomposition (about a second) sharpens the lower bound of a found mechanism.
-_SHARP_STEPS = 1024
+# Up to here one eigendecomposition (a fraction of a second) sharpens the lower bound of a found mechanism.
+_SHARP_STEPS = 512
 
 
 @final
@@ -60,7 +60,7 @@ class Optimized:
 
 
 def optimize(
-    family: Family,
+    family: Family | str,
     T: int,
     participation: AbstractParticipation,
     *,
@@ -136,7 +136,7 @@ def lower_bound(
         participation: The steps in which one unit can take part.
         kind: Which error.
         workload: What the error is of.
-        near: A good mechanism; up to 1024 steps the bound is then taken where that would be optimal,
+        near: A good mechanism; up to 512 steps the bound is then taken where that would be optimal,
             which is sharper than the closed form.
     """
     groups = _groups(T, participation)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from antiphon.linalg import Matrix, Series, Vector
@@ -78,7 +79,9 @@ class Dual:
         T = len(self.A)
         p = _softmax(point[: len(self.groups)])
         q = _softmax(point[-T:]) if self.kind == "max" else np.full(T, 1 / T)
-        corners = self._corners(point)
+        raw = self._corners(point)
+        lengths = [np.linalg.norm(N, axis=1, keepdims=True) for N in raw]
+        corners = [N / length for N, length in zip(raw, lengths, strict=True)]
         W = np.zeros((T, T))
         for weight, steps, N in zip(p, self.groups, corners, strict=True):
             W[np.ix_(steps, steps)] = weight * (N @ N.T)
@@ -96,24 +99,19 @@ class Dual:
             by_p[i] = 0.5 * np.sum(XN * N)
             by_corner.append(p[i] * (XN - np.sum(XN * N, axis=1, keepdims=True) * N))
         gradient = [p * (by_p - p @ by_p)]
-        lengths = self._lengths(point)
-        gradient += [(G / n).ravel() for G, n in zip(by_corner, lengths, strict=True)]
+        gradient += [(G / length).ravel() for G, length in zip(by_corner, lengths, strict=True)]
         if self.kind == "max":
             by_row = 0.5 * np.sum(vectors**2 * roots, axis=1)
             gradient.append(by_row - q * by_row.sum())
         return Point(bound, np.concatenate(gradient) / bound, X)
 
-    def _raw(self, point: Series) -> list[Matrix]:
+    def _corners(self, point: Series) -> list[NDArray[np.float64]]:
+        """The square matrices N_π of ``point``, as they stand."""
         sizes = [len(steps) for steps in self.groups]
-        ends = len(sizes) + np.cumsum(np.square(sizes))
-        starts = [len(sizes), *ends[:-1]]
-        return [point[a:b].reshape(n, n) for a, b, n in zip(starts, ends, sizes, strict=True)]
-
-    def _lengths(self, point: Series) -> list[Matrix]:
-        return [np.linalg.norm(N, axis=1, keepdims=True) for N in self._raw(point)]
-
-    def _corners(self, point: Series) -> list[Matrix]:
-        return [N / np.linalg.norm(N, axis=1, keepdims=True) for N in self._raw(point)]
+        cuts = len(sizes) + np.cumsum([0, *np.square(sizes)])
+        return [
+            point[a:b].reshape(n, n) for a, b, n in zip(cuts[:-1], cuts[1:], sizes, strict=True)
+        ]
 
 
 def prefix_bound(T: int, patterns: int) -> float:

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from antiphon.linalg import Matrix, Series
+from antiphon.linalg import Matrix, Series, Vector
 from antiphon.mechanisms.base import ErrorKind
 from antiphon.mechanisms.dense import Dense
 from antiphon.mechanisms.optimization.objective import quasi_newton
@@ -22,7 +22,7 @@ def best_min_separation(A: Matrix, bands: int, kind: ErrorKind, start: Matrix) -
     T = len(A)
     rows, columns = np.nonzero(np.tri(T, T) - np.tri(T, T, -bands))
 
-    def encoder(entries: Series) -> tuple[Matrix, Matrix]:
+    def encoder(entries: Series) -> tuple[Matrix, Vector]:
         C = np.zeros((T, T))
         C[rows, columns] = entries
         norms = np.linalg.norm(C, axis=0)
