@@ -20,7 +20,7 @@ types: $(READY)
 	$(BIN)/mypy --no-error-summary
 
 layers: $(READY)
-	$(BIN)/lint-imports --no-timing >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
+	$(BIN)/lint-imports --no-logo >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 pytest: $(READY)
 	$(BIN)/python -m pytest -m "not slow and not data"

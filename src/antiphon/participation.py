@@ -107,7 +107,7 @@ class MinSeparation(AbstractParticipation):
     apart: int
 
     def __post_init__(self) -> None:
-        _at_least_one(times=self.times, apart=self.apart)
+        _count(self, "times", "apart")
 
     def check(self, T: int) -> None:
         """``times`` participations ``apart`` steps from each other must fit into T steps."""
@@ -158,7 +158,7 @@ class FixedEpochs(AbstractParticipation):
     apart: int
 
     def __post_init__(self) -> None:
-        _at_least_one(times=self.times, apart=self.apart)
+        _count(self, "times", "apart")
 
     def check(self, T: int) -> None:
         """``times`` participations ``apart`` steps from each other must fit into T steps."""
@@ -196,7 +196,7 @@ class Reshuffled(AbstractParticipation):
     batches: int
 
     def __post_init__(self) -> None:
-        _at_least_one(times=self.times, batches=self.batches)
+        _count(self, "times", "batches")
 
     def check(self, T: int) -> None:
         """T steps must end within the last epoch."""
@@ -308,10 +308,13 @@ def _whole(step: Any) -> int:
         raise PlanError(f"a step is a whole number counted from 0; got {step!r}.") from error
 
 
-def _at_least_one(**counts: int) -> None:
-    for name, count in counts.items():
-        if not (isinstance(count, int) and count >= 1):
-            raise PlanError(f"{name} must be a whole number of at least 1; got {count!r}.")
+def _count(participation: AbstractParticipation, *names: str) -> None:
+    """Make each field a plain int of at least 1."""
+    for name in names:
+        given = getattr(participation, name)
+        if isinstance(given, bool) or not (isinstance(given, int | np.integer) and given >= 1):
+            raise PlanError(f"{name} must be a whole number of at least 1; got {given!r}.")
+        object.__setattr__(participation, name, int(given))
 
 
 def _fits(times: int, apart: int, T: int) -> None:

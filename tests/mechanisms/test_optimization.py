@@ -276,6 +276,18 @@ def test_a_dense_mechanism_that_is_not_known_is_refused(seen, workload, message)
 
 
 def test_disjoint_listed_patterns_have_a_best_dense_mechanism():
-    found = optimize("dense", 12, Patterns(((0, 5, 7), (1, 2), (3, 4, 11))))
+    found = optimize("dense", 9, Patterns(((0, 5, 7), (1, 2), (3, 4, 8), (6,))))
     assert isinstance(found.mechanism, Dense)
     assert found.gap < 1e-3
+
+
+def test_a_step_in_which_nobody_takes_part_needs_no_noise_and_lowers_the_bound():
+    seen = Patterns(((0, 2),))
+    bound = lower_bound(4, seen, near=NuFTRL(0.0))
+    # Hardly any noise in steps 1 and 3, where nothing is to be hidden.
+    hidden = Dense(np.diag([1.0, 1e6, 1.0, 1e6]) @ LambdaCGD(0.5).encoder(4))
+    quiet = min(Dense(np.diag([1.0, 1e6, 1.0, 1e6])).loss(4, seen), hidden.loss(4, seen))
+    assert bound <= quiet
+    assert quiet < lower_bound(4, FixedEpochs(2, 2), near=NuFTRL(0.0))
+    with pytest.raises(UnsupportedError, match="leave out steps"):
+        optimize("dense", 4, seen)

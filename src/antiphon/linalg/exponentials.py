@@ -5,6 +5,7 @@ follow them over T steps with an error that falls geometrically in m [BLT24].
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from antiphon.linalg.arrays import Series
 __all__ = ["fit_inverse_square_root", "reciprocal"]
 
 _POINTS = 400
-_ROUNDS = 150
+_ROUNDS = 60
 # No rate above 20 (e^-20 is 0 beside the others) and no scale above 1: keeps exp() in range.
 _LARGEST = 20.0, 1.0
 # No rate below 0.001/T (as good as constant over T steps) and no scale of 0: keeps decays below 1.
@@ -38,8 +39,8 @@ def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:
     """Scales a and decays x with c_t ≈ Σ_j a_j x_j^(t-1) for 1 <= t < T.
 
     Minimises the largest relative error over log-spaced t: Levenberg-Marquardt in the logarithms of
-    rates and scales, with Lawson's reweighting, which turns least squares into a minimax fit. Up to
-    T = 2 terms the Gauss-Chebyshev rule is exact and is returned instead.
+    rates and scales, with Lawson's reweighting, which turns least squares into nearly a minimax fit;
+    Remez' exchange makes it one. Up to T = 2 terms the Gauss-Chebyshev rule is exact instead.
 
     Guarantee:
         a > 0 and 0 < x < 1, so that the fitted series is positive and decreasing.
@@ -92,6 +93,37 @@ def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:
         if error.max() < 1e-13:
             break
         lawson = np.maximum(lawson * error / (lawson @ error), 1e-12)
+    one = np.ones(len(t))
+    best = _exchange(lambda p: residual(p, one), lambda p: jacobian(p, one), best)
     rates, scales = unpack(best)
     order = np.argsort(-rates)
     return scales[order], np.exp(-rates[order])
+
+
+def _exchange(
+    residual: Callable[[Series], Series],
+    jacobian: Callable[[Series], NDArray[np.float64]],
+    p: Series,
+) -> Series:
+    """Newton steps towards the fit whose error swings between ±level, once more than it has parameters.
+
+    Such a fit is the best possible. A step that does not make the largest error smaller ends the search.
+    """
+    for _ in range(_ROUNDS):
+        error = residual(p)
+        swings = np.split(np.arange(len(error)), np.flatnonzero(np.diff(np.sign(error))) + 1)
+        peaks = np.array([swing[np.argmax(np.abs(error[swing]))] for swing in swings])
+        if len(peaks) != len(p) + 1:
+            break
+        system = np.column_stack([jacobian(p)[peaks], -np.sign(error[peaks])])
+        try:
+            move = np.linalg.solve(system, -error[peaks])[:-1]
+        except np.linalg.LinAlgError:
+            break
+        for shrink in (1.0, 0.3, 0.1, 0.03):
+            if np.abs(residual(p + shrink * move)).max() < np.abs(error).max() * (1 - 1e-6):
+                p = p + shrink * move
+                break
+        else:
+            break
+    return p

@@ -196,7 +196,7 @@ class AbstractMechanism(ABC):
 
     @final
     def _check(self, z: Sequence[Tensor], state: NoiseState) -> None:
-        if state.mechanism != self:
+        if state.mechanism is not self and state.mechanism != self:
             raise StateError(
                 f"this state was made by {state.mechanism}, not by {self}. Noise of one mechanism "
                 "does not cancel another's: start a new state with init."

@@ -40,7 +40,9 @@ class Dense(AbstractStored):
 
     def __init__(self, C: ArrayLike) -> None:
         """Check the encoder and keep a copy that cannot change."""
-        rows = [np.asarray(row, dtype=np.float64).ravel() for row in C]  # type: ignore[union-attr]
+        rows = [np.asarray(row, dtype=np.float64) for row in C]  # type: ignore[union-attr]
+        if any(row.ndim != 1 for row in rows):
+            raise PlanError("C must be a matrix: a list of rows of numbers.")
         matrix = np.zeros((len(rows), len(rows)))
         for i, row in enumerate(rows):
             if len(row) not in (i + 1, len(rows)) or row[i + 1 :].any():

@@ -43,6 +43,7 @@ class LambdaCGD(AbstractToeplitz):
             raise PlanError(
                 f"λ must be in [0, 1]; got {self.lam}. 0 is independent noise, 1 is anti-PGD."
             )
+        object.__setattr__(self, "lam", float(self.lam))
 
     @property
     def taps(self) -> tuple[float, ...]:

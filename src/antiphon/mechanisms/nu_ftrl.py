@@ -48,6 +48,7 @@ class NuFTRL(AbstractToeplitz):
                 f"ν must be in [0, 1); got {self.nu}. 0 is Optimal CC; towards 1 it becomes "
                 "independent noise."
             )
+        object.__setattr__(self, "nu", float(self.nu))
 
     def column(self, T: int) -> Vector:
         """c_t = c_{t-1} (1 - ν) (t - 1/2)/t: positive and decreasing."""

@@ -48,6 +48,8 @@ class Restarted(AbstractMechanism):
     def __post_init__(self) -> None:
         if not (isinstance(self.blocks, int) and self.blocks >= 1):
             raise PlanError(f"blocks must be a whole number of at least 1; got {self.blocks!r}.")
+        if not isinstance(self.mechanism, AbstractMechanism):
+            raise PlanError(f"what restarts must be a mechanism; got {self.mechanism!r}.")
 
     def lengths(self, T: int) -> list[int]:
         """Steps of each block."""

@@ -86,13 +86,21 @@ class AbstractToeplitz(AbstractMechanism):
             return Sensitivity(_norm_of_sum(c, densest), is_exact=True)
         above = np.maximum.accumulate(np.abs(c)[::-1])[::-1]
         bound = Sensitivity(_norm_of_sum(above, densest), is_exact=False)
-        return min(bound, gram_sensitivity(gram(c), participation)) if T <= _DENSE_STEPS else bound
+        if T > _DENSE_STEPS:
+            return bound
+        other = gram_sensitivity(gram(c), participation)
+        return other if other.is_exact else min(bound, other)
 
     @final
     def errors(self, T: int, workload: Workload = PREFIX_SUMS) -> Vector:
         """Row norms of A C⁻¹."""
         check_steps(T)
         beta = self.inverse_column(T)
+        if not np.isfinite(beta).all():
+            raise UnsupportedError(
+                f"the error of {self} for {T} steps is beyond the range of float64: its encoder is not "
+                "minimum phase, so C⁻¹ grows geometrically. Use fewer steps."
+            )
         if workload.is_toeplitz:
             a = workload.apply(beta[:, None])[:, 0]
             return np.sqrt(np.cumsum(a**2))

@@ -141,7 +141,7 @@ def lower_bound(
     """
     groups = _groups(T, participation)
     bounds = []
-    if workload == PREFIX_SUMS:
+    if workload == PREFIX_SUMS and sum(map(len, groups)) == T:
         bounds.append(prefix_bound(T, len(groups)))
     if near is not None and T <= _SHARP_STEPS and min(workload.rates(T)) > 0:
         C = near.encoder(T)
@@ -182,15 +182,18 @@ def _dense(
             groups = _groups(T, participation)
             if not _covers(groups, participation, T):
                 raise UnsupportedError(
-                    f"no best dense mechanism is known for {participation}: its patterns overlap. Use "
-                    "'banded' or 'blt'."
+                    f"no best dense mechanism is known for {participation}: its patterns overlap, or "
+                    "leave out steps. Use 'banded' or 'blt'."
                 )
             solution = best_dense(A, groups, kind, _near_gram(T, groups))
             return solution.mechanism, solution.bound
 
 
 def _groups(T: int, participation: AbstractParticipation) -> list[tuple[int, ...]]:
-    """Disjoint patterns that together hold every step: each must be allowed by the participation."""
+    """Disjoint patterns, each allowed by the participation, that hold every step in which a unit can be.
+
+    Only such patterns may enter the dual: weight on any other would claim a bound that does not hold.
+    """
     match participation:
         case FixedEpochs(times, apart) | MinSeparation(times, apart):
             reach = times * apart
@@ -208,15 +211,13 @@ def _groups(T: int, participation: AbstractParticipation) -> list[tuple[int, ...
                 if taken:
                     groups.append(taken)
                     left -= set(taken)
-            # A step without a pattern cannot be attacked; alone in a group it would loosen nothing but
-            # claim too much, so it joins a pattern of weight that the dual can shrink to nothing.
-            return groups + [(step,) for step in sorted(left)]
+            return groups
         case _:
             return [(step,) for step in range(T)]
 
 
 def _covers(groups: list[tuple[int, ...]], participation: AbstractParticipation, T: int) -> bool:
-    """Whether every pattern of the participation lies within one group."""
+    """Whether the groups hold every step, and every pattern of the participation lies within one."""
     match participation:
         case Once():
             return True
@@ -224,7 +225,8 @@ def _covers(groups: list[tuple[int, ...]], participation: AbstractParticipation,
             return times * apart >= T
         case Patterns(patterns):
             sets = [set(group) for group in groups]
-            return all(any(set(pattern) <= group for group in sets) for pattern in patterns)
+            inside = all(any(set(pattern) <= group for group in sets) for pattern in patterns)
+            return inside and sum(map(len, groups)) == T
         case _:
             return participation.densest(T) == (0,)
 
