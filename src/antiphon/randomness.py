@@ -158,6 +158,8 @@ class Generator:
     def normal_(self, out: Tensors, step: int, *, index: int = 0) -> Tensors:
         """Overwrite ``out``, of any strides, with the numbers of `normal` and return it."""
         tensors = _listed(out)
+        for tensor in tensors:
+            _check_no_overlap(tensor)
         for position, tensor in enumerate(tensors, start=index):
             self._fill(tensor.detach(), _address(step, position))
         increment_version(tensors)  # so that autograd knows what NumPy wrote
@@ -194,6 +196,18 @@ class Generator:
         encryptor, size = cipher.encryptor(), len(out) - 15
         for start in range(0, size, len(_ZEROS)):
             encryptor.update_into(_ZEROS[: size - start], out[start:])
+
+
+def _check_no_overlap(tensor: Tensor) -> None:
+    """Raise if two entries share their memory: they would get one number, not two."""
+    span = 1 + sum(
+        (size - 1) * abs(step) for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    if tensor.numel() > span:
+        raise PlanError(
+            "the tensor has entries that share memory (an expanded tensor?), so its numbers would not be "
+            "independent. Use normal(), or a tensor of its own."
+        )
 
 
 class _Workspace:

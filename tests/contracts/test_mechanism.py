@@ -308,7 +308,6 @@ def test_endlessly_many_steps_are_answered_wherever_the_limit_is_known():
         "banded inverse, signed",
         "blt",
         "blt, increasing",
-        "blt, signed",
         "buffered ν",
     ]
     for name in known:

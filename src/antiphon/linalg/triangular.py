@@ -32,7 +32,8 @@ def signs_agree(X: Matrix) -> bool:
     attained. It always holds for X >= 0 and for one or two rows.
     """
     # Entries that are 0 but for the rounding of a product have no sign.
-    X = np.where(np.abs(X) > 1e-12 * np.abs(X).max(), X, 0.0)
+    size = np.sqrt(np.abs(np.diagonal(X)))
+    X = np.where(np.abs(X) > 1e-13 * np.outer(size, size), X, 0.0)
     if (X >= 0).all():
         return True
     graph = csr_array((X != 0).astype(np.int8))

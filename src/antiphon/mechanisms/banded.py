@@ -60,7 +60,8 @@ class Banded(AbstractToeplitz):
 
     def _autocorrelation(self, lags: Vector) -> Vector:
         c = np.array(self.coef)
-        return np.array([float(c[: max(0, len(c) - lag)] @ c[lag:]) for lag in lags.astype(int)])
+        near = [int(lag) if lag < len(c) else len(c) for lag in lags]
+        return np.array([float(c[: len(c) - lag] @ c[lag:]) for lag in near])
 
     def _decreases(self) -> bool:
         c = np.array(self.coef)

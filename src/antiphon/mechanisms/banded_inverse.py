@@ -15,6 +15,8 @@ from antiphon.mechanisms.toeplitz import AbstractToeplitz
 
 __all__ = ["BandedInverse"]
 
+_MOST_TAPS = 80
+
 
 @final
 @dataclass(frozen=True, repr=False)
@@ -58,6 +60,11 @@ class BandedInverse(AbstractToeplitz):
         return column
 
     def _autocorrelation(self, lags: Vector) -> Vector:
+        if len(self.beta) > _MOST_TAPS:
+            raise UnsupportedError(
+                f"whether {self} is minimum phase is decided exactly, for at most {_MOST_TAPS} "
+                "coefficients. Give a finite T."
+            )
         energy = all_pole_energy(np.array(self.beta))
         if energy is None:
             raise UnsupportedError(

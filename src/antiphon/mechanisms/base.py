@@ -7,14 +7,14 @@ private because C⁻¹(Cg + z) is a function of Cg + z, and C carries the sensit
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, final, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.errors import PlanError, StateError
+from antiphon.errors import PlanError, StateError, UnsupportedError
 from antiphon.linalg import Matrix, Vector, signs_agree
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload, brief
 from antiphon.participation import AbstractParticipation
@@ -25,9 +25,13 @@ __all__ = [
     "ErrorKind",
     "NoiseState",
     "Sensitivity",
+    "check_dense_steps",
     "check_steps",
     "gram_sensitivity",
 ]
+
+_MOST_STEPS = 100_000_000
+_MOST_DENSE_STEPS = 20_000
 
 Buffers = tuple[Tensor, ...]
 ErrorKind = Literal["rms", "max"]
@@ -44,7 +48,11 @@ class Sensitivity(float):
     is_exact: bool
 
     def __new__(cls, value: float, is_exact: bool) -> "Sensitivity":
-        """A float that knows whether it is exact."""
+        """A float that knows whether it is exact; 0 or infinity would be a loss of digits."""
+        if not 0 < value < math.inf:
+            raise UnsupportedError(
+                f"the sensitivity came out as {value}: beyond the range of float64."
+            )
         self = super().__new__(cls, value)
         self.is_exact = is_exact
         return self
@@ -71,7 +79,8 @@ class NoiseState:
     T: int
     step: int
     shapes: tuple[tuple[torch.Size, torch.dtype], ...]
-    buffers: tuple[Buffers, ...]
+    buffers: tuple[Buffers, ...] = field(repr=False)
+    _spent: list[bool] = field(default_factory=list, repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -151,6 +160,13 @@ class AbstractMechanism(ABC):
         """The state before the first of T steps, for noise shaped like ``like``."""
         check_steps(T)
         tensors = [like] if isinstance(like, Tensor) else list(like)
+        for tensor in tensors:
+            if not isinstance(tensor, Tensor) or tensor.dtype not in (torch.float32, torch.float64):
+                raise PlanError(
+                    "noise is correlated in float32 or float64: shorter types round the coefficients, "
+                    "so that another mechanism runs than is certified. Add the noise in float32, then "
+                    f"round. Got {getattr(tensor, 'dtype', type(tensor))}."
+                )
         buffers = tuple(self._start(tensor.detach(), T) for tensor in tensors)
         return NoiseState(self, T, 0, tuple((x.shape, x.dtype) for x in tensors), buffers)
 
@@ -165,6 +181,7 @@ class AbstractMechanism(ABC):
     ) -> tuple[list[Tensor], NoiseState]: ...
 
     @final
+    @torch.no_grad()
     def correlate(
         self, z: Tensor | Sequence[Tensor], state: NoiseState, *, donate: bool = False
     ) -> tuple[Tensor | list[Tensor], NoiseState]:
@@ -174,16 +191,21 @@ class AbstractMechanism(ABC):
             z: White noise of this step: a tensor, or one per parameter.
             state: From `init`, or from the step before.
             donate: Give up ``z`` and ``state``: their memory may be reused, which spares the time to
-                allocate buffers as large as the model. Without it the call changes nothing.
+                allocate buffers as large as the model. ``z`` must then not be written to again, nor the
+                state used. Without it the call changes nothing.
         """
         tensors = [z] if isinstance(z, Tensor) else list(z)
         self._check(tensors, state)
+        if donate:
+            _check_distinct(tensors)
+            state._spent.append(True)
         pairs = [
             self._next(tensor, kept, state.step, state.T, donate)
             for tensor, kept in zip(tensors, state.buffers, strict=True)
         ]
         noise = [row for row, _ in pairs]
-        after = replace(state, step=state.step + 1, buffers=tuple(kept for _, kept in pairs))
+        kept_now = tuple(kept for _, kept in pairs)
+        after = NoiseState(self, state.T, state.step + 1, state.shapes, kept_now)
         return (noise[0] if isinstance(z, Tensor) else noise), after
 
     @final
@@ -201,6 +223,11 @@ class AbstractMechanism(ABC):
                 f"this state was made by {state.mechanism}, not by {self}. Noise of one mechanism "
                 "does not cancel another's: start a new state with init."
             )
+        if state._spent:
+            raise StateError(
+                "this state was donated to an earlier step, which overwrote it. Go on with the state that "
+                "step returned."
+            )
         if state.step >= state.T:
             raise StateError(
                 f"all {state.T} steps of this state are taken. More steps need a new plan: they would "
@@ -213,10 +240,32 @@ class AbstractMechanism(ABC):
 
 def check_steps(T: float) -> None:
     """Raise unless T is a whole number of at least one step."""
-    if not (isinstance(T, int | np.integer) and T >= 1):
+    if isinstance(T, bool) or not (isinstance(T, int | np.integer) and T >= 1):
         hint = " This needs a finite number." if math.inf == T else ""
         raise PlanError(
             f"the number of steps T must be a whole number of at least 1; got {T!r}.{hint}"
+        )
+    if T > _MOST_STEPS:
+        raise PlanError(
+            f"{T} steps are more than the {_MOST_STEPS:,} that are computed one by one."
+        )
+
+
+def check_dense_steps(T: int) -> None:
+    """Raise unless a dense T x T matrix is reasonable."""
+    check_steps(T)
+    if T > _MOST_DENSE_STEPS:
+        raise UnsupportedError(
+            f"a dense {T} x {T} matrix would take {8e-9 * T * T:.0f} GB; the limit is "
+            f"{_MOST_DENSE_STEPS:,} steps."
+        )
+
+
+def _check_distinct(tensors: Sequence[Tensor]) -> None:
+    places = [tensor.data_ptr() for tensor in tensors if tensor.numel()]
+    if len(set(places)) < len(places):
+        raise StateError(
+            "the same tensor stands twice in z; donated, it would be overwritten twice."
         )
 
 

@@ -16,6 +16,8 @@ from antiphon.mechanisms.toeplitz import AbstractToeplitz
 
 __all__ = ["BLT"]
 
+_LARGEST_SCALES = 1e4
+
 
 @final
 @dataclass(frozen=True, repr=False)
@@ -47,6 +49,11 @@ class BLT(AbstractToeplitz):
                 f"each buffer has one scale and one decay; got {len(self.scales)} scales and "
                 f"{len(self.decays)} decays."
             )
+        if sum(map(abs, self.scales)) > _LARGEST_SCALES:
+            raise PlanError(
+                f"the scales add up to more than {_LARGEST_SCALES:g} in size, where opposite ones cancel "
+                f"beyond the digits of float64; got {self.scales}."
+            )
         if not all(0 <= x <= 1 for x in self.decays):
             raise PlanError(
                 f"decays must be in [0, 1], so that C does not grow; got {self.decays}."
@@ -64,13 +71,19 @@ class BLT(AbstractToeplitz):
     def _autocorrelation(self, lags: Vector) -> Vector:
         a, x = np.array(self.scales), np.array(self.decays)
         a, x = a[a != 0], x[a != 0]
-        if (x == 1).any():
+        if (x.astype(np.float32) == 1).any():
             raise UnsupportedError(
-                "a decay of 1 never fades, so the sensitivity has no bound for endlessly many "
-                "steps. Give a finite T."
+                "a decay of 1 (in float32, in which noise runs) never fades, so the sensitivity has no "
+                "bound for endlessly many steps. Give a finite T."
+            )
+        if (a < 0).any():
+            raise UnsupportedError(
+                "with scales of both signs the sum over endlessly many steps cancels; no bound is "
+                "computed. Give a finite T."
             )
         # Σ_{u >= 1} c_u c_{u+lag} is a double sum of geometric series; u = 0 adds c_0 c_lag.
-        pairs = np.outer(a, a) / (1 - np.outer(x, x))
+        # 1 - x_i x_j = (1 - x_i) + x_i (1 - x_j) keeps its digits for decays near 1.
+        pairs = np.outer(a, a) / ((1 - x)[:, None] + np.outer(x, 1 - x))
         later = np.array([float(pairs.sum(0) @ x**lag) for lag in lags])
         first = np.array([float(a @ x ** (lag - 1)) if lag else 1.0 for lag in lags])
         return first + later

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike
 
 from antiphon.errors import PlanError
 from antiphon.linalg import Matrix
-from antiphon.mechanisms.base import check_steps
+from antiphon.mechanisms.base import check_dense_steps
+from antiphon.mechanisms.coefficients import LARGEST, SMALLEST
 from antiphon.mechanisms.triangular import AbstractStored
 
 __all__ = ["Dense"]
@@ -53,9 +54,12 @@ class Dense(AbstractStored):
             matrix[i, : i + 1] = row[: i + 1] + 0.0  # -0.0 becomes 0.0: equal entries, equal bytes
         if not len(rows) or not np.isfinite(matrix).all():
             raise PlanError("C must have at least one row and only finite entries.")
-        if not np.diagonal(matrix).all():
-            zero = int(np.flatnonzero(np.diagonal(matrix) == 0)[0])
-            raise PlanError(f"C[{zero}, {zero}] is 0, so C is not invertible.")
+        if np.abs(matrix).max() > LARGEST:
+            raise PlanError(f"C has an entry above {LARGEST:g}, where sums of squares overflow.")
+        small = np.flatnonzero(np.abs(np.diagonal(matrix)) < SMALLEST)
+        if small.size:
+            i = int(small[0])
+            raise PlanError(f"C[{i}, {i}] is {matrix[i, i]:g}, so C is not invertible.")
         matrix.setflags(write=False)
         object.__setattr__(self, "C", matrix)
 
@@ -77,7 +81,7 @@ class Dense(AbstractStored):
 
     def encoder(self, T: int) -> Matrix:
         """The leading T x T block of C."""
-        check_steps(T)
+        check_dense_steps(T)
         if len(self.C) < T:
             raise PlanError(f"this encoder is for up to {len(self.C)} steps; {T} were asked for.")
         return self.C[:T, :T].copy()

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import circulant, toeplitz
 
 from antiphon.linalg import Matrix, Vector
-from antiphon.mechanisms.base import check_steps
+from antiphon.mechanisms.base import check_dense_steps
 from antiphon.mechanisms.triangular import AbstractStored, prefix_factor
 
 __all__ = ["FFT"]
@@ -42,6 +42,6 @@ class FFT(AbstractStored):
 
 def _root(T: int) -> Vector:
     """h: its circular square is T ones, then T zeros."""
-    check_steps(T)
+    check_dense_steps(T)
     column = np.repeat([1.0, 0.0], T)
     return np.fft.ifft(np.sqrt(np.fft.fft(column))).real

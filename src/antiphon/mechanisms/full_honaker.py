@@ -6,7 +6,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from antiphon.linalg import Matrix, lower_root
-from antiphon.mechanisms.base import check_steps
+from antiphon.mechanisms.base import check_dense_steps
 from antiphon.mechanisms.triangular import AbstractStored
 
 __all__ = ["FullHonaker", "tree_gram"]
@@ -38,7 +38,7 @@ class FullHonaker(AbstractStored):
 
 def tree_gram(T: int) -> Matrix:
     """CᵀC of the binary tree over the smallest 2^h >= T leaves: h + 1 minus the level where two meet."""
-    check_steps(T)
+    check_dense_steps(T)
     height = int(T - 1).bit_length()
     steps = np.arange(T)
     # frexp's exponent of a whole number is its bit length: the level of the lowest common node.

@@ -6,7 +6,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from antiphon.linalg import Matrix, Rows
-from antiphon.mechanisms.base import check_steps
+from antiphon.mechanisms.base import check_dense_steps
 from antiphon.mechanisms.full_honaker import tree_gram
 from antiphon.mechanisms.triangular import AbstractStored, prefix_factor
 
@@ -41,7 +41,7 @@ class Honaker(AbstractStored):
 
 def prefix_decoder(T: int) -> Rows:
     """D: row t writes the estimate of prefix t + 1 in the noise of the tree's finished nodes."""
-    check_steps(T)
+    check_dense_steps(T)
     ends = np.arange(1, T + 1)
     nodes, prefixes = np.zeros((T, 0)), np.zeros((T, 0))
     for height in range(int(T).bit_length()):

@@ -9,6 +9,7 @@ from torch import Tensor
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.linalg import Vector
 from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.coefficients import number
 from antiphon.mechanisms.streaming import moving_sum
 from antiphon.mechanisms.toeplitz import AbstractToeplitz
 
@@ -39,7 +40,7 @@ class LambdaCGD(AbstractToeplitz):
     name: ClassVar[str] = "lambda-cgd"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.lam <= 1:
+        if not 0 <= number("λ", self.lam) <= 1:
             raise PlanError(
                 f"λ must be in [0, 1]; got {self.lam}. 0 is independent noise, 1 is anti-PGD."
             )
@@ -61,10 +62,11 @@ class LambdaCGD(AbstractToeplitz):
         return column
 
     def _autocorrelation(self, lags: Vector) -> Vector:
-        if self.lam == 1:
+        if np.float32(self.lam) == 1:
             raise UnsupportedError(
-                "the sensitivity of λ = 1 (anti-PGD) grows like the square root of the number of "
-                "steps, so it has no bound for endlessly many. Give a finite T, or take λ < 1."
+                "the sensitivity of λ = 1 (anti-PGD; also what float32 cannot tell from it) grows like "
+                "the square root of the number of steps, so it has no bound for endlessly many. Give a "
+                "finite T, or take λ < 1."
             )
         # Not 1 - λ², which loses digits as λ nears 1.
         return np.power(float(self.lam), lags) / ((1 - self.lam) * (1 + self.lam))

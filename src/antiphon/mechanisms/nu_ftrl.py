@@ -6,13 +6,15 @@ from functools import lru_cache
 from typing import ClassVar, final
 
 import numpy as np
-from scipy.special import elliprf, hyp2f1
+from scipy.integrate import quad
+from scipy.special import elliprf
 from torch import Tensor
 
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.linalg import Vector, fit_inverse_square_root
 from antiphon.mechanisms.base import Buffers, check_steps
 from antiphon.mechanisms.blt import BLT
+from antiphon.mechanisms.coefficients import number
 from antiphon.mechanisms.streaming import full_history
 from antiphon.mechanisms.toeplitz import AbstractToeplitz
 
@@ -43,7 +45,7 @@ class NuFTRL(AbstractToeplitz):
     name: ClassVar[str] = "nu-ftrl"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.nu < 1:
+        if not 0 <= number("ν", self.nu) < 1:
             raise PlanError(
                 f"ν must be in [0, 1); got {self.nu}. 0 is Optimal CC; towards 1 it becomes "
                 "independent noise."
@@ -98,19 +100,21 @@ def _binomial_series(shift: float, nu: float, T: int) -> Vector:
 
 
 def _autocorrelation(nu: float, lag: float) -> float:
-    """Σ_u c_u c_{u+lag}, by a hypergeometric function or, where SciPy's overflows, by its integral."""
-    damping = math.exp(lag * math.log1p(-nu))
-    if lag <= 100:
-        central = math.exp(math.lgamma(lag + 0.5) - math.lgamma(lag + 1)) / math.sqrt(math.pi)
-        return damping * central * float(hyp2f1(0.5, lag + 0.5, lag + 1, (1 - nu) ** 2))
-    # Euler's integral over 1 - s², with s = √a sinh v, which takes the root out of its denominator.
-    # Beyond s² = 45 / (lag - 1/2) the integrand is below 1e-19.
+    """Σ_u c_u c_{u+lag} for lag >= 1: a hypergeometric function, by Euler's integral.
+
+    With a = ν(2-ν)/(1-ν)² it is ∫ (1 - s²)^(lag - 1/2) / sqrt(a + s²) ds over [0, 1]; s = √a sinh v takes
+    out the root, and with it the logarithm that (1-ν)² would lose as ν → 0.
+    """
     a = nu * (2 - nu) / (1 - nu) ** 2
-    end = math.asinh(math.sqrt(45 / (lag - 0.5) / a))
-    nodes, weights = np.polynomial.legendre.leggauss(200)
-    s = math.sqrt(a) * np.sinh(end * (1 + nodes) / 2)
-    integral = end / 2 * float(weights @ np.exp((lag - 0.5) * np.log1p(-(s**2))))
-    return 2 / math.pi * damping / (1 - nu) * integral
+    # Beyond s² = 45 / (lag - 1/2) the integrand is below 1e-19.
+    end = math.asinh(math.sqrt(min(1.0, 45 / (lag - 0.5)) / a))
+
+    def integrand(v: float) -> float:
+        rest = max(0.0, 1 - a * math.sinh(v) ** 2)
+        return rest ** (lag - 0.5)
+
+    value, _ = quad(integrand, 0.0, end, epsabs=0.0, epsrel=1e-12, limit=400)
+    return 2 / math.pi * math.exp((lag - 1) * math.log1p(-nu)) * float(value)
 
 
 @lru_cache(maxsize=8)

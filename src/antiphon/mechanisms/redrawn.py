@@ -63,4 +63,5 @@ def _row(newest_first: tuple[Tensor, ...], taps: tuple[float, ...]) -> Tensor:
     z, *kept = newest_first
     if taps == (1.0,):
         return z
-    return moving_sum(z, tuple(kept), taps, recursive=False, donate=True)[0]
+    past = tuple(tensor.contiguous() for tensor in kept)
+    return moving_sum(z, past, taps, recursive=False, donate=True)[0]

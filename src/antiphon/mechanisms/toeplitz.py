@@ -12,6 +12,7 @@ from antiphon.linalg import Matrix, Vector, gram, lower
 from antiphon.mechanisms.base import (
     AbstractMechanism,
     Sensitivity,
+    check_dense_steps,
     check_steps,
     gram_sensitivity,
 )
@@ -30,8 +31,8 @@ class AbstractToeplitz(AbstractMechanism):
     Guarantee:
         ``sensitivity`` is exact for one participation, for participations farther apart than c is
         long, and for c non-negative and non-increasing [BandedSqrt24, Thm. 2]. Otherwise it is the
-        smaller of two proved bounds: that of the smallest non-increasing column above |c|, and the
-        Gram bound of `gram_sensitivity`.
+        bound of the smallest non-increasing column above |c| or, up to 2048 steps, the Gram bound of
+        `gram_sensitivity` if that is smaller.
     """
 
     @abstractmethod
@@ -53,13 +54,13 @@ class AbstractToeplitz(AbstractMechanism):
     @final
     def encoder(self, T: int) -> Matrix:
         """C, dense, for tests and plots."""
-        check_steps(T)
+        check_dense_steps(T)
         return lower(self.column(T))
 
     @final
     def decoder(self, T: int) -> Matrix:
         """C⁻¹, dense, for tests and plots."""
-        check_steps(T)
+        check_dense_steps(T)
         return lower(self.inverse_column(T))
 
     @final
@@ -121,8 +122,10 @@ class AbstractToeplitz(AbstractMechanism):
                 f"no bound for endlessly many steps is known for {self} under {participation}: its "
                 "encoder is not non-negative and non-increasing. Give a finite T."
             )
-        steps = np.array(densest, dtype=np.float64)
-        lags, counts = np.unique(np.abs(steps[:, None] - steps), return_counts=True)
+        # The pattern is 0, b, 2b, ...: each of its lags m b occurs k - m times in either order.
+        k = len(densest)
+        lags = np.array(densest, dtype=np.float64)
+        counts = np.array([k, *(2.0 * (k - m) for m in range(1, k))])
         return Sensitivity(math.sqrt(float(counts @ self._autocorrelation(lags))), is_exact=True)
 
 

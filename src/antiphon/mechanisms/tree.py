@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from antiphon.linalg import Matrix
-from antiphon.mechanisms.base import Buffers, check_steps
+from antiphon.mechanisms.base import Buffers, check_dense_steps
 from antiphon.mechanisms.triangular import AbstractTriangular
 
 __all__ = ["Tree"]
@@ -36,7 +36,7 @@ class Tree(AbstractTriangular):
 
     def encoder(self, T: int) -> Matrix:
         """C, dense, for tests and plots."""
-        check_steps(T)
+        check_dense_steps(T)
         node = np.arange(1, T + 1)[:, None]
         step = np.arange(1, T + 1)
         return ((step > node - (node & -node)) & (step <= node)).astype(np.float64)

@@ -15,6 +15,7 @@ from antiphon.mechanisms.base import (
     AbstractMechanism,
     Buffers,
     Sensitivity,
+    check_dense_steps,
     check_steps,
     gram_sensitivity,
 )
@@ -52,6 +53,7 @@ class AbstractTriangular(AbstractMechanism):
                 f"{self} is built for a number of steps fixed in advance; give a finite T."
             )
         check_steps(T)
+        check_dense_steps(int(T))
         value = gram_sensitivity(self.gram(int(T)), participation)
         return Sensitivity(value, is_exact=value.is_exact and self.gram_is_own)
 
@@ -78,8 +80,12 @@ class AbstractStored(AbstractTriangular):
 
 @lru_cache(maxsize=4)
 def _decoder(mechanism: AbstractTriangular, T: int) -> Matrix:
-    check_steps(T)
+    check_dense_steps(T)
     decoder: Matrix = solve_triangular(mechanism.encoder(T), np.eye(T), lower=True)
+    if not np.isfinite(decoder).all():
+        raise UnsupportedError(
+            f"the decoder of {mechanism} for {T} steps is beyond the range of float64."
+        )
     decoder.setflags(write=False)
     return decoder
 

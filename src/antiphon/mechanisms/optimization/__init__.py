@@ -139,6 +139,10 @@ def lower_bound(
         near: A good mechanism; up to 512 steps the bound is then taken where that would be optimal,
             which is sharper than the closed form.
     """
+    check_steps(T)
+    participation.check(T)
+    if kind not in get_args(ErrorKind):
+        raise PlanError(f"kind is 'rms' or 'max'; got {kind!r}.")
     groups = _groups(T, participation)
     bounds = []
     if workload == PREFIX_SUMS and sum(map(len, groups)) == T:

@@ -61,6 +61,8 @@ def _log_loss(
     impulse = np.eye(1, T)[0]
 
     def objective(coef: Series) -> tuple[float, Series]:
+        if not coef[0] > 0:
+            return np.inf, np.zeros_like(coef)
         beta = lfilter([1.0], coef, impulse)
         square, by_beta = error(beta)
         # δβ = -C⁻¹ δC β, so the gradient is the correlation of C⁻ᵀ(by_beta) with β.

@@ -52,7 +52,8 @@ class Dual:
 
     Attributes:
         A: The workload.
-        groups: Disjoint patterns that together hold every step.
+        groups: Disjoint patterns, each allowed by the participation. Steps in none of them have no
+            weight.
         kind: Which error.
     """
 
@@ -87,9 +88,11 @@ class Dual:
             W[np.ix_(steps, steps)] = weight * (N @ N.T)
         A = np.sqrt(q)[:, None] * self.A
         values, vectors = eigh(A @ W @ A.T, overwrite_a=True, check_finite=False)
-        # Rounding can push the smallest eigenvalues below zero: 1e-30 of the largest is as good as 0.
+        # Rounding moves an eigenvalue by up to T·ε of the largest: smaller ones may really be 0. Leaving
+        # them out of the bound only lowers it; the answer X needs them, if only as something positive.
+        noise = 4 * T * np.finfo(np.float64).eps
         roots = np.sqrt(np.maximum(values, 1e-30 * values[-1]))
-        bound = float(roots.sum())
+        bound = float(roots[values > noise * values[-1]].sum()) * (1 - noise)
         half = (A.T @ vectors) / np.sqrt(roots)
         X = half @ half.T
         # d bound = tr(X dW) / 2, and for the row weights d bound = Σ (S^(1/2))_tt d log q_t / 2.
@@ -121,7 +124,9 @@ def prefix_bound(T: int, patterns: int) -> float:
     their sum over sqrt(patterns · T) bounds the loss of every mechanism from below.
     """
     angles = (2 * np.arange(1, T + 1) - 1) * np.pi / (4 * T + 2)
-    return float(np.sum(0.5 / np.sin(angles)) / np.sqrt(patterns * T))
+    # Less than the rounding of a sum of T terms is given away.
+    safe = 1 - 4 * T * np.finfo(np.float64).eps
+    return float(np.sum(0.5 / np.sin(angles)) / np.sqrt(patterns * T)) * safe
 
 
 def _softmax(x: Vector) -> Vector:
