@@ -1,21 +1,87 @@
 """Learning from sensitive data with noise that answers itself.
 
-Start with `antiphon.mechanisms`: every correlated-noise mechanism, its sensitivity, its error and its
-noise, step by step. Names load when they are first used, so that ``import antiphon`` is quick.
+A `Plan` says what will run, `calibrate` finds its noise, `certify` proves its (ε, δ);
+`antiphon.mechanisms` holds every correlated-noise mechanism. Names load when they are first used, so that
+``import antiphon`` is quick.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from antiphon import errors, linalg, mechanisms, participation, randomness
+    from antiphon import (
+        accounting,
+        errors,
+        events,
+        linalg,
+        mechanisms,
+        participation,
+        randomness,
+        sampling,
+    )
+    from antiphon.accounting.calibrate import calibrate
+    from antiphon.certificate import Certificate, certify
+    from antiphon.plan import Plan
+    from antiphon.relations import Relation
+    from antiphon.sampling import (
+        BallsInBins,
+        CyclicPoisson,
+        FixedSize,
+        FullBatch,
+        OnePass,
+        Poisson,
+        ShuffledEpochs,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["errors", "linalg", "mechanisms", "participation", "randomness"]
+__all__ = [
+    "BallsInBins",
+    "Certificate",
+    "CyclicPoisson",
+    "FixedSize",
+    "FullBatch",
+    "OnePass",
+    "Plan",
+    "Poisson",
+    "Relation",
+    "ShuffledEpochs",
+    "accounting",
+    "calibrate",
+    "certify",
+    "errors",
+    "events",
+    "linalg",
+    "mechanisms",
+    "participation",
+    "randomness",
+    "sampling",
+]
+
+_HOMES = {
+    "Certificate": "certificate",
+    "certify": "certificate",
+    "calibrate": "accounting.calibrate",
+    "Plan": "plan",
+    "Relation": "relations",
+    **dict.fromkeys(
+        (
+            "BallsInBins",
+            "CyclicPoisson",
+            "FixedSize",
+            "FullBatch",
+            "OnePass",
+            "Poisson",
+            "ShuffledEpochs",
+        ),
+        "sampling",
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"antiphon.{_HOMES[name]}"), name)
     if name in __all__:
         return import_module(f"antiphon.{name}")
     raise AttributeError(f"module 'antiphon' has no attribute {name!r}")

@@ -1,0 +1,27 @@
+"""From what happened to the (ε, δ) that is proved for it."""
+
+from antiphon.accounting.account import Account
+from antiphon.accounting.calibrate import calibrate, most_steps
+from antiphon.accounting.gaussian import (
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    gaussian_trade_off,
+)
+from antiphon.accounting.profile import AbstractProfile, GaussianProfile, NumericalProfile
+from antiphon.accounting.routes import best_account, open_routes
+
+__all__ = [
+    "AbstractProfile",
+    "Account",
+    "GaussianProfile",
+    "NumericalProfile",
+    "best_account",
+    "calibrate",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_trade_off",
+    "most_steps",
+    "open_routes",
+]

@@ -1,0 +1,61 @@
+"""What an accountant returns: a profile, and why it holds."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from antiphon.accounting.profile import AbstractProfile
+from antiphon.mechanisms import AbstractMechanism
+from antiphon.plan import Plan
+
+__all__ = ["Account", "effective_noise", "is_independent"]
+
+
+@final
+@dataclass(frozen=True)
+class Account:
+    """A proved profile of a plan.
+
+    Attributes:
+        route: Name of the accountant.
+        profile: δ(ε) as a whole.
+        theorem: Why it holds, in one sentence.
+        references: Keys of ``docs/references.bib``.
+        is_tight: Whether a data set and an attack exist that reach it (up to rounding).
+    """
+
+    route: str
+    profile: AbstractProfile
+    theorem: str
+    references: tuple[str, ...]
+    is_tight: bool
+
+
+def effective_noise(plan: Plan) -> float:
+    """The noise multiplier, of all blocks together if there are any.
+
+    A unit moves block i by at most its bound, under noise of κ_i times that bound: whitened, it moves the
+    whole by at most sqrt(Σ κ_i⁻²), which is one Gaussian release of noise (Σ κ_i⁻²)^(-1/2).
+    """
+    if not plan.blocks:
+        return plan.known_noise()
+    return float(sum(block.noise_multiplier**-2 for block in plan.blocks) ** -0.5)
+
+
+def is_independent(mechanism: AbstractMechanism, T: int) -> bool:
+    """Whether the noise of different steps is independent and of equal size."""
+    if T == 1:
+        return True
+    probe = mechanism.encoder(min(T, 3))
+    return bool(np.array_equal(probe, probe[0, 0] * np.eye(len(probe)))) and _stays_diagonal(
+        mechanism, T
+    )
+
+
+def _stays_diagonal(mechanism: AbstractMechanism, T: int) -> bool:
+    column = getattr(mechanism, "column", None)
+    if column is not None:
+        return not np.any(column(T)[1:])
+    C = mechanism.encoder(T)
+    return bool(np.array_equal(C, C[0, 0] * np.eye(T)))

@@ -1,0 +1,58 @@
+"""Plans as one Gaussian release: no credit for randomness in the batches."""
+
+from antiphon.accounting.account import Account, effective_noise
+from antiphon.accounting.gaussian import compose_gaussians
+from antiphon.accounting.profile import GaussianProfile
+from antiphon.errors import UnsupportedError
+from antiphon.events import GaussianRelease
+from antiphon.plan import Plan
+from antiphon.relations import Relation
+
+__all__ = ["account", "gaussian_parameter"]
+
+
+def account(plan: Plan) -> Account:
+    """Exact Gaussian accounting of any mechanism under any sampling, by its worst pattern.
+
+    Guarantee:
+        The run is μ-GDP with μ = amplitude × sensitivity / noise multiplier, the sensitivity taken over
+        every pattern of steps that the sampling can give to a unit. Tight where the sensitivity is exact
+        and every unit surely meets its worst pattern (full batches, one pass, epochs in a fixed order).
+    """
+    mu = compose_gaussians([gaussian_parameter(plan), *_extra(plan)])
+    sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
+    certain = plan.sampling.name in ("full-batch", "one-pass", "shuffled-epochs")
+    return Account(
+        route="gaussian",
+        profile=GaussianProfile(mu),
+        theorem=(
+            f"one Gaussian release with sensitivity {float(sensitivity):.6g} under {plan.participation}: "
+            f"exactly {mu:.6g}-GDP"
+        ),
+        references=("BalleWang18", "Denisov22", "DongRothSu22"),
+        is_tight=sensitivity.is_exact and certain,
+    )
+
+
+def gaussian_parameter(plan: Plan) -> float:
+    """μ of the training alone."""
+    relation = Relation.of(plan.relation)
+    if not plan.sampling.supports(relation):
+        raise UnsupportedError(
+            f"{plan.sampling} gives places by row: adding or removing a record moves others to other "
+            "batches, so it is not a change of one record. Use relation='zero-out' or 'replace-one', or a "
+            "sampling with one coin per record (Poisson, BallsInBins, CyclicPoisson, FullBatch)."
+        )
+    sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
+    return relation.amplitude * float(sensitivity) / effective_noise(plan)
+
+
+def _extra(plan: Plan) -> list[float]:
+    mus = []
+    for event in plan.extra:
+        if not isinstance(event, GaussianRelease):
+            raise UnsupportedError(
+                f"exact Gaussian accounting cannot add {event}: it is not Gaussian. The PLD accountant can."
+            )
+        mus.append(event.mu)
+    return mus

@@ -1,0 +1,206 @@
+"""What a user may quote: the (ε, δ) proved for a plan, why it holds, and what it means for a person."""
+
+import json
+import math
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any, final
+
+from rich.console import Console
+from rich.table import Table
+
+import antiphon
+from antiphon.accounting.account import Account
+from antiphon.accounting.gaussian import check_delta
+from antiphon.accounting.routes import open_routes
+from antiphon.plan import Plan
+from antiphon.relations import Relation
+
+__all__ = ["Attacks", "Certificate", "certify"]
+
+_RELATIONS = {
+    Relation.ADD_REMOVE: "one {unit} more or less in the data",
+    Relation.ZERO_OUT: "one {unit}'s contributions present or set to zero",
+    Relation.REPLACE_ONE: "one {unit} replaced by any other",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Attacks:
+    """What the best possible attack on one unit's membership could reach, whatever else it knows.
+
+    Attributes:
+        accuracy: Share of right guesses, at even odds of membership.
+        advantage: True-positive minus false-positive rate.
+        true_positive_at_1_percent: Share of members found when 1 % of others are falsely accused.
+        true_positive_at_01_percent: The same at 0.1 %.
+    """
+
+    accuracy: float
+    advantage: float
+    true_positive_at_1_percent: float
+    true_positive_at_01_percent: float
+
+
+@final
+@dataclass(frozen=True)
+class Certificate:
+    """A proved guarantee and everything needed to check it.
+
+    Attributes:
+        epsilon: The privacy loss, proved for ``delta``.
+        delta: Probability with which the promise may fail.
+        relation: How neighbouring data sets differ.
+        unit: What is protected.
+        sampling: How batches are drawn.
+        route: The accountant whose number is quoted.
+        theorem: Why it holds.
+        references: Keys of ``docs/references.bib``.
+        assumptions: What must be true of the run, in words.
+        attacks: What ε means: bounds on any attack. None where only one point (ε, δ) is proved.
+        confidence: One minus the failure probability of a Monte Carlo bound; None if there was none.
+        is_tight: Whether some data set and attack reach it.
+        plan: The plan itself.
+        version: Of the library.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    unit: str
+    sampling: str
+    route: str
+    theorem: str
+    references: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    attacks: Attacks | None
+    confidence: float | None
+    is_tight: bool
+    plan: Plan
+    version: str
+
+    def to_json(self) -> str:
+        """Every field, the plan and its hash."""
+        values: dict[str, Any] = dict(vars(self))
+        values["relation"] = str(self.relation)
+        values["attacks"] = None if self.attacks is None else vars(self.attacks)
+        values["plan"] = json.loads(self.plan.to_json())
+        values["plan_hash"] = self.plan.hash
+        return json.dumps(values)
+
+    def __rich__(self) -> Table:
+        """For a rich console."""
+        view = Table(
+            title="Certificate of differential privacy", show_header=False, title_justify="left"
+        )
+        view.add_column(style="bold", no_wrap=True)
+        view.add_column()
+        for name, text in self._lines():
+            view.add_row(name, text)
+        return view
+
+    def __str__(self) -> str:
+        out = StringIO()
+        Console(file=out, width=100).print(self.__rich__())
+        return out.getvalue()
+
+    def _lines(self) -> list[tuple[str, str]]:
+        neighbours = _RELATIONS[self.relation].format(unit=self.unit)
+        lines = [
+            ("guarantee", f"({_up(self.epsilon)}, {self.delta:g})-differential privacy"),
+            ("protects", f"{neighbours} ({self.relation})"),
+            ("batches", self.sampling),
+            ("because", self.theorem),
+            (
+                "tight",
+                "yes: some data set and attack reach it" if self.is_tight else "no: an upper bound",
+            ),
+        ]
+        if self.attacks is not None:
+            a = self.attacks
+            lines.append(
+                (
+                    "any attack",
+                    f"guesses membership right in at most {_up(100 * a.accuracy)} % of cases (50 % is a "
+                    f"coin); finds at most {_up(100 * a.true_positive_at_1_percent)} % of members while "
+                    f"accusing 1 % of others, {_up(100 * a.true_positive_at_01_percent)} % at 0.1 %",
+                )
+            )
+        if self.confidence is not None:
+            lines.append(
+                (
+                    "confidence",
+                    f"Monte Carlo bound, wrong with probability {1 - self.confidence:.0e}",
+                )
+            )
+        lines += [("assumes", text) for text in self.assumptions]
+        lines.append(("sources", ", ".join(self.references)))
+        lines.append(("plan", f"{self.plan.hash[:16]}, antiphon {self.version}"))
+        return lines
+
+
+def certify(plan: Plan, delta: float) -> Certificate:
+    """The smallest ε that any accountant proves for ``plan`` at ``delta``.
+
+    Raises:
+        UnsupportedError: If no accountant can bound the plan; the message names each one's reason.
+
+    Example:
+        >>> from antiphon.mechanisms import Independent
+        >>> from antiphon.sampling import FullBatch
+        >>> plan = Plan(n=1000, sampling=FullBatch(), steps=100, mechanism=Independent(),
+        ...             noise_multiplier=40)
+        >>> round(certify(plan, delta=1e-5).epsilon, 4)
+        0.9263
+    """
+    check_delta(delta)
+    accounts = open_routes(plan)
+    epsilon, account = min(
+        ((a.profile.epsilon(delta), a) for a in accounts.values()), key=lambda pair: pair[0]
+    )
+    return Certificate(
+        epsilon=epsilon,
+        delta=delta,
+        relation=Relation.of(plan.relation),
+        unit=plan.unit,
+        sampling=str(plan.sampling),
+        route=account.route,
+        theorem=account.theorem,
+        references=account.references,
+        assumptions=_assumptions(plan),
+        attacks=_attacks(account) if math.isfinite(epsilon) else None,
+        confidence=None,
+        is_tight=account.is_tight,
+        plan=plan,
+        version=antiphon.__version__,
+    )
+
+
+def _attacks(account: Account) -> Attacks:
+    profile = account.profile
+    return Attacks(
+        accuracy=profile.accuracy(),
+        advantage=profile.advantage(),
+        true_positive_at_1_percent=profile.true_positive(0.01),
+        true_positive_at_01_percent=profile.true_positive(0.001),
+    )
+
+
+def _assumptions(plan: Plan) -> tuple[str, ...]:
+    lines = [
+        f"each {plan.unit}'s contribution to a step has norm at most {plan.clip_norm:g}",
+        f"the number of records, {plan.n}, is public; sums are divided by {plan.expected_batch:g}",
+        "noise is real-valued Gaussian: rounding to floating point is not covered",
+        "batches are drawn as stated, independently of the data's values",
+    ]
+    lines += [f"{event.what} was released: {event}" for event in plan.extra]
+    return tuple(lines)
+
+
+def _up(value: float) -> str:
+    """Four digits, rounded up: a printed bound is never below the proved one."""
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(abs(value))))
+    return f"{math.ceil(value * scale * (1 - 1e-15)) / scale:.4g}"

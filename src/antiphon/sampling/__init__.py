@@ -1,0 +1,17 @@
+"""How batches are drawn. A scheme is accounted for as it is really drawn, never as a likelier one."""
+
+from antiphon.sampling.base import AbstractSampling, from_dict
+from antiphon.sampling.epochs import BallsInBins, FullBatch, OnePass, ShuffledEpochs
+from antiphon.sampling.random import CyclicPoisson, FixedSize, Poisson
+
+__all__ = [
+    "AbstractSampling",
+    "BallsInBins",
+    "CyclicPoisson",
+    "FixedSize",
+    "FullBatch",
+    "OnePass",
+    "Poisson",
+    "ShuffledEpochs",
+    "from_dict",
+]
