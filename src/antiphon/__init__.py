@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from antiphon.accounting.calibrate import calibrate
     from antiphon.certificate import Certificate, certify
+    from antiphon.ledger import Ledger
     from antiphon.plan import Plan
     from antiphon.relations import Relation
     from antiphon.sampling import (
@@ -41,6 +42,7 @@ __all__ = [
     "CyclicPoisson",
     "FixedSize",
     "FullBatch",
+    "Ledger",
     "OnePass",
     "Plan",
     "Poisson",
@@ -62,6 +64,7 @@ _HOMES = {
     "Certificate": "certificate",
     "certify": "certificate",
     "calibrate": "accounting.calibrate",
+    "Ledger": "ledger",
     "Plan": "plan",
     "Relation": "relations",
     **dict.fromkeys(

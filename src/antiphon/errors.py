@@ -3,6 +3,7 @@
 ::
 
     AntiphonError
+    ├── LedgerError       a run that the budget forbids, or a record that cannot be trusted
     ├── PlanError         a value that no run can have: it says what was given and what is allowed
     ├── StateError        a noise state that does not belong to the mechanism, tensors or step at hand
     └── UnsupportedError  a question that has an answer, but none that we can prove
@@ -11,7 +12,7 @@
 catches them where it expects bad values.
 """
 
-__all__ = ["AntiphonError", "PlanError", "StateError", "UnsupportedError"]
+__all__ = ["AntiphonError", "LedgerError", "PlanError", "StateError", "UnsupportedError"]
 
 
 class AntiphonError(Exception):
@@ -20,6 +21,10 @@ class AntiphonError(Exception):
 
 class PlanError(AntiphonError, ValueError):
     """A parameter is outside the range in which it has a meaning."""
+
+
+class LedgerError(AntiphonError):
+    """A ledger refuses a run, or is damaged."""
 
 
 class StateError(AntiphonError, ValueError):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from antiphon.accounting import pld
+from antiphon.accounting import conditioned_route, pld
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
 from antiphon.accounting.routes import ROUTES, best_account
 from antiphon.accounting.unamplified import gaussian_parameter
@@ -141,4 +141,5 @@ def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
 _SEARCHES: dict[str, Callable[[Plan, float, float], float]] = {
     "gaussian": _gaussian_noise,
     "pld": _pld_noise,
+    "conditioned": conditioned_route.least_noise,
 }
