@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy.optimize import approx_fprime
 
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import invert
 from antiphon.mechanisms import (
     BLT,
     PREFIX_SUMS,
@@ -23,6 +22,7 @@ from antiphon.mechanisms import (
     lower_bound,
     optimize,
 )
+from antiphon.mechanisms.optimization.blt import _log_loss
 from antiphon.mechanisms.optimization.dual import Dual, prefix_bound
 from antiphon.mechanisms.optimization.objective import SquaredError, squared_sensitivity
 from antiphon.participation import FixedEpochs, MinSeparation, Once, Patterns, Reshuffled
@@ -227,16 +227,19 @@ def test_the_closed_form_of_the_prefix_bound_is_a_nuclear_norm():
     assert prefix_bound(30, 10) == pytest.approx(nuclear / np.sqrt(10 * 30))
 
 
-def test_blt_columns_of_the_optimiser_are_those_of_the_mechanism():
-    import torch
-
-    from antiphon.mechanisms.optimization.blt import _columns
-
+def test_the_blt_objective_is_the_log_of_the_squared_loss_and_has_the_gradient_it_claims():
+    seen = FixedEpochs(3, 20)
     mechanism = BLT((0.3, 0.1), (0.6, 0.99))
-    logs = torch.tensor(np.log(mechanism.scales)), torch.tensor(np.log(-np.log(mechanism.decays)))
-    c, beta = _columns(*logs, 50)
-    np.testing.assert_allclose(c.numpy(), mechanism.column(50), rtol=1e-12)
-    np.testing.assert_allclose(beta.numpy(), invert(mechanism.column(50), 50), atol=1e-13)
+    point = np.log([*mechanism.scales, *(-np.log(mechanism.decays))])
+    error = SquaredError(60, "rms", PREFIX_SUMS)
+
+    def objective(p):
+        return _log_loss(p, 2, 60, error, seen.densest(60))
+
+    value, gradient = objective(point)
+    assert value == pytest.approx(2 * np.log(mechanism.loss(60, seen)))
+    numeric = approx_fprime(point, lambda p: objective(p)[0], 1e-7)
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from antiphon.linalg.arrays import Series
 __all__ = ["fit_inverse_square_root", "reciprocal"]
 
 _POINTS = 400
-_ROUNDS = 60
+_ROUNDS = 25
 # No rate above 20 (e^-20 is 0 beside the others) and no scale above 1: keeps exp() in range.
 _LARGEST = 20.0, 1.0
 # No rate below 0.001/T (as good as constant over T steps) and no scale of 0: keeps decays below 1.

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
+from scipy.signal import fftconvolve
 
-from antiphon.linalg import Series
+from antiphon.linalg import Series, Vector, reciprocal
 from antiphon.mechanisms.base import AbstractMechanism
 from antiphon.mechanisms.blt import BLT
 from antiphon.mechanisms.optimization.objective import (
@@ -78,32 +78,27 @@ def _descend(
 def _log_loss(
     p: Series, m: int, T: int, error: SquaredError, pattern: tuple[int, ...]
 ) -> tuple[float, Series]:
-    """Log error² + log sensitivity², differentiated through both columns by torch."""
-    parameters = torch.tensor(p, requires_grad=True)
-    c, beta = _columns(parameters[:m], parameters[m:], T)
-    square, by_beta = error(beta.detach().numpy())
-    sensitivity, by_c = squared_sensitivity(c.detach().numpy(), pattern)
-    torch.autograd.backward(
-        [beta, c], [torch.from_numpy(by_beta / square), torch.from_numpy(by_c / sensitivity)]
+    """Log error² + log sensitivity² and its gradient in the logarithms of scales and rates."""
+    scales, rates = np.exp(p[:m]), np.exp(p[m:])
+    t = np.arange(T - 1)
+    powers = np.exp(-rates[:, None] * t)
+    c = np.concatenate([[1.0], scales @ powers])
+    weights, decays = reciprocal(scales, np.exp(-rates))
+    # exp of a product is several times quicker than a power, and the decays are hardly ever negative.
+    falls = (
+        np.exp(np.log(decays)[:, None] * t) if decays.min() > 0 else np.power(decays[:, None], t)
     )
-    assert parameters.grad is not None
-    return float(np.log(square) + np.log(sensitivity)), parameters.grad.numpy()
+    beta = np.concatenate([[1.0], -(weights @ falls)])
+    square, by_beta = error(beta)
+    sensitivity, by_c = squared_sensitivity(c, pattern)
+    # δβ = -C⁻¹ δC β: two correlations with β carry the gradient from β back to c.
+    by_c = by_c / sensitivity - _correlate(_correlate(by_beta, beta), beta) / square
+    by_scales = powers @ by_c[1:]
+    by_rates = -scales * (powers @ (t * by_c[1:]))
+    gradient = np.concatenate([by_scales * scales, by_rates * rates])
+    return float(np.log(square) + np.log(sensitivity)), gradient
 
 
-def _columns(
-    log_scales: torch.Tensor, log_rates: torch.Tensor, T: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """First columns of C and C⁻¹, each a sum of exponentials.
-
-    The state of the decoder follows diag(x) - 1aᵀ, which is similar to the symmetric
-    diag(x) - √a √aᵀ: its eigenvalues are the decoder's decays, without cancellation.
-    """
-    one = torch.ones(1, dtype=torch.float64)
-    t = torch.arange(T - 1, dtype=torch.float64)
-    scales, rates = log_scales.exp(), log_rates.exp()
-    c = torch.cat([one, scales @ torch.exp(-rates[:, None] * t)])
-    root = scales.sqrt()
-    decays, vectors = torch.linalg.eigh(torch.diag(torch.exp(-rates)) - torch.outer(root, root))
-    weights = (vectors.T @ root) ** 2
-    beta = torch.cat([one, -(weights @ decays[:, None].pow(t))])
-    return c, beta
+def _correlate(a: Vector, b: Vector) -> Vector:
+    """Σ_t a[s + t] b[t] for every s: the transpose of the Toeplitz matrix with column b, times a."""
+    return fftconvolve(a, b[::-1])[len(a) - 1 :]

@@ -104,7 +104,7 @@ def quasi_newton(
             return value, gradient
         return 1e10, np.zeros_like(x)
 
-    options = {"maxiter": most, "maxcor": 30, "ftol": 1e-13, "gtol": 1e-8}
+    options = {"maxiter": most, "maxcor": min(30, len(start)), "ftol": 1e-13, "gtol": 1e-8}
     result = minimize(guarded, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return np.asarray(result.x, dtype=np.float64)
 
