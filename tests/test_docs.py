@@ -1,0 +1,32 @@
+"""The README's Python is run, and links within the documentation lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize(
+    "code",
+    re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S),
+    ids=str.__len__,
+)
+def test_the_readme_runs_as_it_stands(code, capsys):
+    exec(compile(code, "README.md", "exec"), {})
+    if "print(" in code:
+        assert "differential privacy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_errata_name_tests_that_exist():
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in re.findall(r"`(test_\w+?)_?…?`", (ROOT / "docs" / "errata.md").read_text()):
+        assert name in tests, name
