@@ -14,9 +14,9 @@ from antiphon.mechanisms.base import Buffers
 
 __all__ = ["buffered_step", "full_history", "moving_sum"]
 
-# Numbers per piece: as many as torch gives to one thread. Longer pieces are quicker while all cores are
-# idle, but ten times slower while others are at work, because each operation then waits for its threads.
-_PIECE = 1 << 15
+# Numbers per piece: 1 MB of float32, about half of a usual second-level cache. Much shorter pieces would
+# be too short for torch to share among its threads.
+_PIECE = 1 << 18
 
 
 def moving_sum(
@@ -41,16 +41,25 @@ def moving_sum(
     leaves = len(kept) == room > 0
     # The oldest buffer leaves now, so its memory can take the sum.
     total = kept[-1] if donate and leaves else torch.empty_like(white)
-    for out, *terms in _pieces(total, white, *kept):
-        # Oldest first: where ``out`` is its memory, it is read before it is written.
-        torch.mul(terms[-1], weights[len(kept)], out=out)
-        for i in range(len(kept) - 1, -1, -1):
-            out.add_(terms[i], alpha=weights[i])
     # What is kept is never what is returned: a caller may scale its noise in place.
-    if recursive:
-        newest, x = total, (white.copy_(total) if donate else total.clone())
-    else:
-        newest, x = (white if donate else white.clone()), total
+    newest, x = (
+        (total, white if donate else torch.empty_like(white)) if recursive else (white, total)
+    )
+    for out, returned, first, *terms in _pieces(total, x, white, *kept):
+        if not terms:
+            torch.mul(first, weights[0], out=out)
+        elif weights[0] == 1:
+            # The oldest first: where ``out`` is its memory, it is read before it is written.
+            torch.add(first, terms[-1], alpha=weights[len(terms)], out=out)
+        else:
+            torch.mul(terms[-1], weights[len(terms)], out=out)
+            out.add_(first, alpha=weights[0])
+        for term, weight in zip(terms[:-1], weights[1:], strict=False):
+            out.add_(term, alpha=weight)
+        if recursive:
+            returned.copy_(out)
+    if not (recursive or donate):
+        newest = white.clone()
     return x, (newest, *kept)[:room]
 
 
@@ -63,10 +72,10 @@ def buffered_step(
     after = kept if donate else tuple(torch.empty_like(buffer) for buffer in kept)
     for white, out, *parts in _pieces(contiguous, x, *kept, *after):
         old, new = parts[: len(kept)], parts[len(kept) :]
-        if not donate:
+        if not old:
             out.copy_(white)
-        for scale, s in zip(scales, old, strict=True):
-            out.sub_(s, alpha=scale)
+        for i, (scale, s) in enumerate(zip(scales, old, strict=True)):
+            torch.sub(out if i else white, s, alpha=scale, out=out)
         for decay, s, target in zip(decays, old, new, strict=True):
             torch.add(out, s, alpha=decay, out=target)
     return x, after
