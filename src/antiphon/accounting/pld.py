@@ -35,7 +35,8 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
     Guarantee:
         Each step's dominating pair is discretised pessimistically ("connect the dots", [Doroshenko22]) and
         composed without loss; the δ of truncated tails is added. Poisson: tight for add-remove and
-        zero-out [ZhuWang19]; for replace-one dp-accounting's pair. Fixed size: `antiphon.accounting.fixed_size`.
+        zero-out [ZhuWang19]; for replace-one dp-accounting's pair. Fixed size: see
+        `antiphon.accounting.fixed_size`.
     """
     width = grid or _grid(plan)
     step, count, theorem, references = _step(plan, width)
