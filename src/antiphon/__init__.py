@@ -8,6 +8,8 @@ A `Plan` says what will run, `calibrate` finds its noise, `certify` proves its (
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from antiphon.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from antiphon import (
         accounting,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
         Poisson,
         ShuffledEpochs,
     )
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BallsInBins",

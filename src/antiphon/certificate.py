@@ -9,12 +9,12 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-import antiphon
 from antiphon.accounting.account import Account
 from antiphon.accounting.gaussian import check_delta
 from antiphon.accounting.routes import open_routes
 from antiphon.plan import Plan
 from antiphon.relations import Relation
+from antiphon.version import __version__
 
 __all__ = ["Attacks", "Certificate", "certify"]
 
@@ -173,7 +173,7 @@ def certify(plan: Plan, delta: float) -> Certificate:
         confidence=None,
         is_tight=account.is_tight,
         plan=plan,
-        version=antiphon.__version__,
+        version=__version__,
     )
 
 
