@@ -17,11 +17,12 @@ def account(plan: Plan) -> Account:
     Guarantee:
         The run is μ-GDP with μ = amplitude × sensitivity / noise multiplier, the sensitivity taken over
         every pattern of steps that the sampling can give to a unit. Tight where the sensitivity is exact
-        and every unit surely meets its worst pattern (full batches, one pass, epochs in a fixed order).
+        and every unit surely meets its worst pattern (full batches, one pass in the given order).
     """
     mu = compose_gaussians([gaussian_parameter(plan), *_extra(plan)])
     sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
-    certain = plan.sampling.name in ("full-batch", "one-pass", "shuffled-epochs")
+    # In a shuffled order a unit meets its worst pattern only by chance.
+    certain = plan.sampling.name in ("full-batch", "one-pass")
     return Account(
         route="gaussian",
         profile=GaussianProfile(mu),

@@ -11,6 +11,7 @@ from antiphon.mechanisms.base import AbstractMechanism
 from antiphon.mechanisms.optimization.objective import (
     SquaredError,
     against_worst_pattern,
+    from_end,
     quasi_newton,
     squared_sensitivity,
 )
@@ -43,11 +44,11 @@ def best_banded(
             )
             return Banded((1.0, *tail.tolist()))
         drops = quasi_newton(
-            lambda u: _by_drops(objective(_from_end(u))),
+            lambda u: _by_drops(objective(from_end(u))),
             -np.diff([*start.coef, 0.0]),
             bounds=[(0.0, None)] * bands,
         )
-        column = _from_end(drops)
+        column = from_end(drops)
         return Banded(tuple((column / column[0]).tolist()))
 
     best = against_worst_pattern(solve, start, T, participation, loss)
@@ -82,7 +83,3 @@ def _drop_first(pair: tuple[float, Series]) -> tuple[float, Series]:
 
 def _by_drops(pair: tuple[float, Series]) -> tuple[float, Series]:
     return pair[0], np.cumsum(pair[1])
-
-
-def _from_end(values: Series) -> Series:
-    return np.cumsum(values[::-1])[::-1]

@@ -18,7 +18,13 @@ from antiphon.mechanisms.toeplitz import AbstractToeplitz
 from antiphon.mechanisms.workload import Workload
 from antiphon.participation import AbstractParticipation
 
-__all__ = ["SquaredError", "against_worst_pattern", "quasi_newton", "squared_sensitivity"]
+__all__ = [
+    "SquaredError",
+    "against_worst_pattern",
+    "from_end",
+    "quasi_newton",
+    "squared_sensitivity",
+]
 
 
 @final
@@ -39,7 +45,7 @@ class SquaredError:
         velocity = lfilter([1.0], [1.0, -self._momentum], beta)
         if self._is_toeplitz:
             a = np.cumsum(velocity)
-            square, by_velocity = float(self._weight @ a**2), _from_end(2 * self._weight * a)
+            square, by_velocity = float(self._weight @ a**2), from_end(2 * self._weight * a)
         elif self._kind == "rms":
             by_velocity = 2 * (self._form @ velocity)
             square = 0.5 * float(velocity @ by_velocity)
@@ -69,7 +75,7 @@ def _schedule_form(rates: Vector) -> np.ndarray[tuple[int, int], np.dtype[np.flo
     Q = np.empty((T, T))
     for lag in range(T):
         rows = np.arange(T - lag)
-        diagonal = _from_end(rates[: T - lag] * rates[lag:] * (T - lag - rows) / T)
+        diagonal = from_end(rates[: T - lag] * rates[lag:] * (T - lag - rows) / T)
         Q[rows, rows + lag] = diagonal
         Q[rows + lag, rows] = diagonal
     return Q
@@ -135,5 +141,6 @@ def against_worst_pattern(
     return best
 
 
-def _from_end(values: Vector) -> Vector:
+def from_end(values: Series) -> Series:
+    """Sums from each entry to the last."""
     return np.cumsum(values[::-1])[::-1]
