@@ -5,6 +5,7 @@ import json
 import pytest
 
 import antiphon as ap
+from antiphon.accounting import unamplified
 from antiphon.accounting.gaussian import gaussian_epsilon
 from antiphon.certificate import _up
 from antiphon.errors import PlanError, UnsupportedError
@@ -95,7 +96,10 @@ def test_correlated_noise_over_epochs_is_paid_in_full():
         relation="zero-out",
         noise_multiplier=4.445674,
     )
-    assert ap.certify(plan, delta=1e-5).epsilon == pytest.approx(10.0, abs=1e-5)
+    worst = unamplified.account(plan).profile.epsilon(1e-5)
+    assert worst == pytest.approx(10.0, abs=1e-5)
+    # The place in the order is drawn at random, and a late one costs a little less.
+    assert 9.9 < ap.certify(plan, delta=1e-5).epsilon < worst
 
 
 def test_what_cannot_be_proved_is_refused():

@@ -9,9 +9,8 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from antiphon.accounting.account import Account
-from antiphon.accounting.gaussian import check_delta
-from antiphon.accounting.routes import open_routes
+from antiphon.accounting.profile import AbstractProfile
+from antiphon.accounting.proof import best_proof
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
@@ -58,7 +57,7 @@ class Certificate:
         theorem: Why it holds.
         references: Keys of ``docs/references.bib``.
         assumptions: What must be true of the run, in words.
-        attacks: What ε means: bounds on any attack. None where only one point (ε, δ) is proved.
+        attacks: What ε means: bounds on any attack; None where ε is infinite.
         confidence: One minus the failure probability of a Monte Carlo bound; None if there was none.
         is_tight: Whether some data set and attack reach it.
         plan: The plan itself.
@@ -131,7 +130,7 @@ class Certificate:
             lines.append(
                 (
                     "confidence",
-                    f"Monte Carlo bound, wrong with probability {1 - self.confidence:.0e}",
+                    f"Monte Carlo bound, wrong with probability at most {1 - self.confidence:.1g}",
                 )
             )
         lines += [("assumes", text) for text in self.assumptions]
@@ -140,11 +139,21 @@ class Certificate:
         return lines
 
 
-def certify(plan: Plan, delta: float) -> Certificate:
+def certify(
+    plan: Plan, delta: float, *, epsilon: float | None = None, tight: bool = False
+) -> Certificate:
     """The smallest ε that any accountant proves for ``plan`` at ``delta``.
+
+    Args:
+        plan: With its noise.
+        delta: δ.
+        epsilon: The ε the plan was calibrated for, if any: a Monte Carlo accountant then certifies
+            this point instead of searching for another. Unless given, the smallest ε is sought.
+        tight: Where a Monte Carlo accountant is the best, draw three times as many paths.
 
     Raises:
         UnsupportedError: If no accountant can bound the plan; the message names each one's reason.
+        PlanError: If ``epsilon`` is given and cannot be proved.
 
     Example:
         >>> from antiphon.mechanisms import Independent
@@ -154,31 +163,26 @@ def certify(plan: Plan, delta: float) -> Certificate:
         >>> round(certify(plan, delta=1e-5).epsilon, 4)
         0.9263
     """
-    check_delta(delta)
-    accounts = open_routes(plan)
-    epsilon, account = min(
-        ((a.profile.epsilon(delta), a) for a in accounts.values()), key=lambda pair: pair[0]
-    )
+    proof = best_proof(plan, delta, epsilon=epsilon, tight=tight)
     return Certificate(
-        epsilon=epsilon,
+        epsilon=proof.epsilon,
         delta=delta,
         relation=Relation.of(plan.relation),
         unit=plan.unit,
         sampling=str(plan.sampling),
-        route=account.route,
-        theorem=account.theorem,
-        references=account.references,
+        route=proof.route,
+        theorem=proof.theorem,
+        references=proof.references,
         assumptions=_assumptions(plan),
-        attacks=_attacks(account) if math.isfinite(epsilon) else None,
-        confidence=None,
-        is_tight=account.is_tight,
+        attacks=_attacks(proof.profile) if math.isfinite(proof.epsilon) else None,
+        confidence=1 - proof.failure if proof.failure else None,
+        is_tight=proof.is_tight,
         plan=plan,
         version=__version__,
     )
 
 
-def _attacks(account: Account) -> Attacks:
-    profile = account.profile
+def _attacks(profile: AbstractProfile) -> Attacks:
     return Attacks(
         accuracy=profile.accuracy(),
         advantage=profile.advantage(),

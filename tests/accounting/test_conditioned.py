@@ -1,320 +1,169 @@
-"""The bound conditioned on participations, against enumeration, the specification and sampling."""
+"""Plans certified given their participations."""
 
 import math
-from itertools import product
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.optimize import brentq
-from scipy.stats import binom, norm
 
-from antiphon.accounting.conditioned import (
-    EnergyLaw,
-    EnergySample,
-    binomial_delta,
-    binomial_law,
-    lambda_cgd_delta,
-    lambda_cgd_law,
-    sample_energies,
-)
-from antiphon.accounting.gaussian import gaussian_delta, gaussian_mu
-from antiphon.errors import PlanError
-from antiphon.mechanisms import LambdaCGD
-
-EPSILONS = (0.5, 1.0, 2.0, 8.0)
+import antiphon as ap
+from antiphon.accounting import best_account, conditioned, pld, unamplified
+from antiphon.accounting.energy import binomial_delta
+from antiphon.accounting.gaussian import gaussian_delta
+from antiphon.accounting.lambda_energy import lambda_cgd_law
+from antiphon.errors import UnsupportedError
+from antiphon.events import GaussianRelease, PureRelease
+from antiphon.mechanisms import Banded, Dense, Independent, LambdaCGD, NuFTRL
 
 
-def law(lam, side="upper", rate=0.01, steps=1000):
-    return lambda_cgd_law(lam, rate, steps, side)
-
-
-def enumerated(lam, rate, steps):
-    """Energies ‖Cy‖² of all 2^T patterns, with their probabilities."""
-    y = np.array(list(product([0.0, 1.0], repeat=steps)))
-    count = y.sum(1)
-    energies = ((y @ LambdaCGD(lam).encoder(steps).T) ** 2).sum(1)
-    return EnergyLaw(energies, rate**count * (1 - rate) ** (steps - count))
-
-
-def divergence(P, Q, epsilon):
-    """Hockey-stick divergence of mixtures of unit Gaussians on the line, by quadrature."""
-    x = np.linspace(-12, 14, 400_001)
-    p, q = (sum(w * norm.pdf(x - m) for w, m in mixture) for mixture in (P, Q))
-    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum() * (x[1] - x[0]))
-
-
-def bernoulli(rate, steps):
-    return lambda generator, rows: generator.random((rows, steps)) < rate
-
-
-# --- Numbers of the specification
-
-
-def test_acceptance_kan_correlated_11_independent_noise():
-    assert binomial_law(0.01, 1000).noise_multiplier(1.0, 1e-5) == pytest.approx(
-        13.2082593, abs=1e-6
+def plan(sampling, mechanism, relation="add-remove", steps=1000, noise=None, **rest):
+    return ap.Plan(
+        n=10_000,
+        sampling=sampling,
+        steps=steps,
+        mechanism=mechanism,
+        relation=relation,
+        noise_multiplier=noise,
+        **rest,
     )
-    assert binomial_law(0.1, 100).noise_multiplier(1.0, 1e-5) == pytest.approx(13.0938912, abs=1e-6)
 
 
-@pytest.mark.parametrize(("lam", "low", "high"), [(0.5, 15.45, 15.63), (0.9, 34.2, 35.9)])
-def test_acceptance_kan_correlated_11_lambda_cgd(lam, low, high):
-    upper, lower = (law(lam, side).noise_multiplier(1.0, 1e-5) for side in ("upper", "lower"))
-    assert low <= upper <= high
-    assert 0.99 * upper <= lower <= upper
+@pytest.mark.parametrize(("lam", "wanted"), [(0.0, 13.2083), (0.5, 15.50), (0.9, 34.42)])
+def test_fixed_size_batches_with_correlated_noise_are_certified_for_zero_out(lam, wanted):
+    question = plan(ap.FixedSize(100), LambdaCGD(lam), "zero-out")
+    noise = conditioned.least_noise(question, 1.0, 1e-5)
+    assert noise == pytest.approx(wanted, rel=2e-3)
+    certificate = ap.certify(question.with_noise(noise), delta=1e-5)
+    assert certificate.epsilon <= 1.0 + 1e-9
+    assert certificate.route == ("pld" if lam == 0 else "conditioned")
 
 
-def test_acceptance_kan_correlated_11_replace_one_doubles_the_noise():
-    for one in (law(0.5), binomial_law(0.01, 1000)):
-        assert one.noise_multiplier(1.0, 1e-5, 2.0) == 2 * one.noise_multiplier(1.0, 1e-5)
+def test_calibration_takes_the_conditioned_route_where_it_needs_the_least_noise():
+    question = plan(ap.FixedSize(100), LambdaCGD(0.5), "zero-out")
+    found = ap.calibrate(question, 1.0, 1e-5)
+    assert found.noise_multiplier == pytest.approx(15.4925, rel=1e-3)
+    assert best_account(found, 1e-5).route == "conditioned"
+    alone = unamplified.account(found).profile.epsilon(1e-5)
+    assert alone > 5  # what the worst pattern, every single step, would cost
 
 
-@pytest.mark.parametrize(("lam", "mean"), [(0.5, 13.594933), (0.9, 61.745762)])
-def test_acceptance_kan_correlated_12_mean_energy(lam, mean):
-    assert law(lam).mean == pytest.approx(mean, abs=1e-6)
-    C = LambdaCGD(lam).encoder(1000)
-    drawn = sample_energies(C.T @ C, bernoulli(0.01, 1000), 8192, np.random.default_rng(1)).values
-    # Two-sided, false alarm 6e-5; energies 5 % off would be rejected at λ = 0.5.
-    assert abs(drawn.mean() - mean) < 4 * drawn.std() / math.sqrt(len(drawn))
+def test_amplitudes_follow_relation_and_sampling():
+    for sampling, relation, amplitude in [
+        (ap.Poisson(0.01), "add-remove", 1),
+        (ap.Poisson(0.01), "zero-out", 1),
+        (ap.Poisson(0.01), "replace-one", 2),
+        (ap.FixedSize(100), "zero-out", 1),
+        (ap.FixedSize(100), "add-remove", 2),
+        (ap.FixedSize(100), "replace-one", 2),
+    ]:
+        question = plan(sampling, Independent(), relation, noise=20.0)
+        delta = conditioned.account(question).profile.delta(1.0)
+        assert delta == pytest.approx(binomial_delta(0.01, 1000, 20.0, 1.0, amplitude), rel=1e-9)
 
 
-def test_acceptance_kan_correlated_12_contiguous_block():
-    C = LambdaCGD(0.9).encoder(1000)
-    block = np.zeros((1, 1000), dtype=bool)
-    block[0, :29] = True
-    energy = sample_energies(C.T @ C, lambda g, rows: block, 1, np.random.default_rng(0)).values
-    assert energy[0] == pytest.approx(1997.253851, abs=1e-6)
-    # The same from the increments of the programme, at rate 1 and with nothing after the block.
-    whole = lambda_cgd_law(0.9, 1.0, 29).values[0]
-    tail = (C[:, :29].sum(1)[29:] ** 2).sum()
-    assert whole + tail == pytest.approx(1997.253851, abs=1e-6)
+def test_the_profile_is_a_bound_down_to_epsilon_0():
+    question = plan(ap.Poisson(0.05), LambdaCGD(0.5), steps=20, noise=2.0)
+    profile = conditioned.account(question).profile
+    law = lambda_cgd_law(0.5, 0.05, 20, side="upper")
+    assert profile.delta(0.0) >= law.delta(2.0, 1e-6)
+    assert profile.delta(0.0) == pytest.approx(law.delta(2.0, 1e-6), abs=2e-6)
+    assert 0.5 < profile.accuracy() < 1
+
+
+def test_amplified_accounting_is_never_looser_for_independent_noise():
+    question = plan(ap.Poisson(0.01), Independent(), steps=200, noise=1.5)
+    tight = pld.account(question).profile.epsilon(1e-5)
+    assert tight <= conditioned.account(question).profile.epsilon(1e-5)
+
+
+def test_the_scale_of_the_encoder_does_not_matter():
+    plain = plan(ap.Poisson(0.01), Independent(), noise=20.0)
+    scaled = plan(ap.Poisson(0.01), Banded((3.0,)), noise=60.0)
+    first, second = (conditioned.account(p).profile.delta(1.0) for p in (plain, scaled))
+    assert first == pytest.approx(second)
 
 
 @pytest.mark.parametrize(
-    ("lam", "table"),
+    ("question", "message"),
     [
-        (0.0, (24.6448, 13.2083, 7.14445, 2.22839)),
-        (0.5, (28.99, 15.55, 8.415, 2.631)),
-        (0.9, (65.1, 35.1, 19.1, 6.04)),
+        (plan(ap.Poisson(0.1), NuFTRL(0.1), noise=1.0), "independent and λ-CGD"),
+        (plan(ap.FullBatch(), LambdaCGD(0.5), noise=1.0), "Poisson or FixedSize"),
+        (plan(ap.FixedSize(10_000), LambdaCGD(0.5), noise=1.0), "batch below n"),
+        (
+            plan(ap.ShuffledEpochs(10, reshuffle=True), LambdaCGD(0.5), "zero-out", noise=1.0),
+            "fixed order",
+        ),
+        (plan(ap.ShuffledEpochs(10), LambdaCGD(0.5), noise=1.0), "by row"),
     ],
 )
-def test_acceptance_kan_correlated_table_4_7_row_a(lam, table):
-    for epsilon, above in zip(EPSILONS, table, strict=True):
-        assert law(lam).noise_multiplier(epsilon, 1e-5) <= above
-        assert law(lam).noise_multiplier(epsilon, 1e-5) >= 0.97 * above
+def test_what_has_no_law_is_refused(question, message):
+    with pytest.raises(UnsupportedError, match=message):
+        conditioned.account(question)
 
 
-def test_acceptance_kan_correlated_table_4_7_in_the_regime_of_theorem_f12():
-    found = [law(lam, rate=0.05).noise_multiplier(1.0, 1e-5) for lam in (0.0, 0.5, 0.9)]
-    assert found[0] == pytest.approx(27.13, abs=5e-3)
-    assert 0.97 * 33.42 < found[1] < 33.42
-    assert 0.97 * 90.6 < found[2] < 90.6
-
-
-def test_acceptance_kan_correlated_9_3_negative_entries_need_absolute_values():
-    C = np.array([[1.0, 0.0], [-0.5, 1.0]])
-    both = np.ones((1, 2), dtype=bool)
-    energy = sample_energies(C.T @ C, lambda g, rows: both, 1, np.random.default_rng(0)).values[0]
-    # Contributions of opposite sign, which ‖Cy‖ misses, attain it.
-    assert math.sqrt(energy) == pytest.approx(1.803, abs=5e-4)
-    assert math.sqrt(energy) == pytest.approx(np.linalg.norm(C @ [1, -1]))
-    assert np.linalg.norm(C @ [1, 1]) == pytest.approx(1.118, abs=5e-4)
-
-
-def test_acceptance_kan_correlated_9_3_add_remove_with_fixed_size_needs_amplitude_two():
-    # n = 2 and batches of 1: the other record has gradient -1, the one that is added +1. Without it
-    # the batch is always -1; with it the sum is +1 half of the time.
-    true = divergence([(0.5, 0), (0.5, 2)], [(1, 0)], 1.0)
-    assert true == pytest.approx(0.2105, abs=5e-5)
-    assert binomial_delta(0.5, 1, 1.0, 1.0, 1.0) == pytest.approx(0.0635, abs=5e-5)
-    assert binomial_delta(0.5, 1, 1.0, 1.0, 2.0) >= true
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0])
-def test_zero_out_with_fixed_size_batches_is_covered(rate, epsilon):
-    """The instance that refutes the printed dominating pair, in both directions."""
-    with_record, without = [(1 - rate, 0), (rate, 2)], [(1 - rate, 0), (rate, 1)]
-    bound = binomial_delta(rate, 1, 1.0, epsilon)
-    assert bound >= divergence(with_record, without, epsilon)
-    assert bound >= divergence(without, with_record, epsilon)
-
-
-# --- Against enumeration
-
-
-@given(
-    st.floats(0.01, 1.0),
-    st.floats(0.02, 0.98),
-    st.integers(1, 9),
-    st.floats(0.3, 5.0),
-    st.floats(0.05, 4.0),
-)
-def test_upper_and_lower_bounds_enclose_all_patterns(lam, rate, steps, noise, epsilon):
-    truth = enumerated(lam, rate, steps).delta(noise, epsilon)
-    upper, lower = (
-        lambda_cgd_law(lam, rate, steps, side).delta(noise, epsilon) for side in ("upper", "lower")
-    )
-    assert lower * (1 - 1e-12) <= truth <= upper * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("lam", [0.2, 0.5, 0.9, 0.99, 0.999, 1.0])
-@pytest.mark.parametrize("rate", [0.05, 0.3])
-def test_bounds_are_close_for_twelve_steps(lam, rate):
-    exact, upper, lower = (
-        one.noise_multiplier(1.0, 1e-5)
-        for one in (
-            enumerated(lam, rate, 12),
-            law(lam, "upper", rate, 12),
-            law(lam, "lower", rate, 12),
+def test_gaussian_releases_beside_training_add_to_every_energy():
+    """One step at rate 1 is one Gaussian, so the oracle is μ² + μ²."""
+    question = plan(ap.Poisson(0.3), Independent(), steps=1, noise=2.0)
+    both = replace(question, extra=(GaussianRelease(0.7),))
+    for epsilon in (0.1, 0.5, 1.0):
+        exact = 0.3 * gaussian_delta(math.hypot(0.5, 0.7), epsilon) + 0.7 * gaussian_delta(
+            0.7, epsilon
         )
-    )
-    assert exact <= upper <= 1.02 * exact
-    assert 0.97 * exact <= lower <= exact
+        found = conditioned.account(both).profile.delta(epsilon)
+        assert found == pytest.approx(float(exact), rel=1e-9)
+    assert conditioned.account(question).profile.delta(0.5) < found
 
 
-def test_the_mean_energy_of_an_upper_law_is_exact():
-    for lam in (0.3, 0.95, 0.999, 1.0):
-        exact = enumerated(lam, 0.3, 10).mean
-        assert law(lam, "upper", 0.3, 10).mean == pytest.approx(exact, rel=2e-9)
-        assert law(lam, "lower", 0.3, 10).mean <= exact
+def test_lambda_cgd_with_a_release_beside_is_above_both_parts():
+    question = plan(ap.Poisson(0.05), LambdaCGD(0.5), steps=50, noise=3.0)
+    both = replace(question, extra=(GaussianRelease(0.4),))
+    alone = conditioned.account(question).profile.delta(0.5)
+    together = conditioned.account(both).profile.delta(0.5)
+    assert together > max(alone, float(gaussian_delta(0.4, 0.5)))
+    assert together < alone + float(gaussian_delta(0.4, 0.0))
+    found = conditioned.least_noise(replace(both, noise_multiplier=None), 2.0, 1e-5)
+    assert conditioned.account(both.with_noise(found)).profile.delta(2.0) <= 1e-5
+    assert conditioned.account(both.with_noise(0.999 * found)).profile.delta(2.0) > 1e-5
 
 
-def test_tiny_correlation_equals_the_binomial_sum():
-    binomial = binomial_law(0.01, 1000)
-    for side in ("upper", "lower"):
-        found = law(1e-9, side).noise_multiplier(1.0, 1e-5)
-        assert found == pytest.approx(binomial.noise_multiplier(1.0, 1e-5), rel=1e-6)
+def test_pure_releases_beside_training_add_their_epsilon():
+    question = plan(ap.Poisson(0.05), LambdaCGD(0.5), steps=50, noise=3.0)
+    both = replace(question, extra=(PureRelease(0.25),))
+    one, two = (conditioned.account(p).profile for p in (question, both))
+    assert two.delta(1.25) == pytest.approx(one.delta(1.0), rel=1e-9)
+    assert two.delta(0.2) == 1.0
 
 
-def test_full_rate_is_one_gaussian_release():
-    for lam in (0.0, 0.7, 1.0):
-        sensitivity = np.linalg.norm(LambdaCGD(lam).encoder(50).sum(1))
-        expected = sensitivity / gaussian_mu(1.0, 1e-5)
-        assert law(lam, rate=1.0, steps=50).noise_multiplier(1.0, 1e-5) == pytest.approx(expected)
-
-
-def test_a_binomial_law_is_what_it_says():
-    expected = sum(
-        binom.pmf(k, 20, 0.3) * float(gaussian_delta(math.sqrt(k) / 2, 0.7)) for k in range(21)
-    )
-    assert binomial_delta(0.3, 20, 2.0, 0.7) == pytest.approx(expected, rel=1e-12)
-
-
-# --- Order and inversion
-
-
-@pytest.mark.parametrize("lam", [0.0, 0.5])
-def test_epsilon_and_noise_invert_delta(lam):
-    one = law(lam)
-    kappa = one.noise_multiplier(2.0, 1e-6)
-    assert one.delta(kappa, 2.0) <= 1e-6 < one.delta(kappa * (1 - 1e-6), 2.0)
-    assert one.epsilon(kappa, 1e-6) == pytest.approx(2.0, rel=1e-6)
-    assert one.delta(kappa, one.epsilon(kappa, 1e-6)) <= 1e-6
-
-
-def test_more_steps_rate_or_correlation_never_lower_delta():
-    def delta(lam, rate, steps):
-        return enumerated(lam, rate, steps).delta(2.0, 1.0)
-
-    base = delta(0.5, 0.2, 8)
-    assert base <= min(delta(0.6, 0.2, 8), delta(0.5, 0.3, 8), delta(0.5, 0.2, 9))
-
-
-def test_delta_falls_with_noise_and_epsilon_and_is_convex_in_the_exponential():
-    one = law(0.5)
-    kappas = np.geomspace(2, 40, 15)
-    deltas = [one.delta(k, 1.0) for k in kappas]
-    assert (np.diff(deltas) <= 0).all()
-    grid = np.linspace(1.05, 8, 40)  # e^ε
-    curve = np.array([binomial_delta(0.1, 50, 2.0, math.log(x)) for x in grid])
-    assert (np.diff(curve) <= 0).all()
-    assert (np.diff(curve, 2) >= -1e-15).all()
-
-
-def test_bounds_stay_useful_where_the_profile_is_concave():
-    """ε near 0 and large δ, far from any certificate, where a tangent at the mean takes over."""
-    exact = enumerated(0.5, 0.5, 10).delta(1.0, 1e-3)
-    assert exact <= law(0.5, "upper", 0.5, 10).delta(1.0, 1e-3) <= 1.1 * exact
-
-
-def test_no_noise_is_needed_beyond_the_probability_of_taking_part():
-    """Where δ is near rate × steps the profile is concave at every energy there is."""
-    exact, upper = enumerated(0.9, 3e-4, 8), law(0.9, "upper", 3e-4, 8)
-    assert upper.delta(1e-3, 1.0) == pytest.approx(1 - (1 - 3e-4) ** 8, rel=1e-9)
-    needed = exact.noise_multiplier(0.5, 1e-3)
-    assert needed <= upper.noise_multiplier(0.5, 1e-3) <= 1.1 * needed
-
-
-def test_rates_near_one_cost_no_more_than_rate_one():
-    for lam in (0.5, 0.99):
-        sure = law(lam, rate=1.0, steps=100).noise_multiplier(1.0, 1e-5)
-        assert law(lam, rate=0.999, steps=100).noise_multiplier(1.0, 1e-5) <= sure * (1 + 3e-9)
-
-
-# --- Sampling
-
-
-def test_the_confidence_bound_covers_and_is_not_far():
-    C = LambdaCGD(0.5).encoder(100)
-    sample = sample_energies(C.T @ C, bernoulli(0.05, 100), 40_000, np.random.default_rng(3))
-    truth = law(0.5, "upper", 0.05, 100).delta(6.0, 1.0)
-    assert sample.estimate(6.0, 1.0) == pytest.approx(truth, rel=0.1)
-    assert truth <= sample.delta(6.0, 1.0) <= 2 * truth
-
-
-def test_the_confidence_bound_fails_as_rarely_as_it_says_and_a_plain_mean_does_not():
-    """200 bounds at failure probability 0.1; more than 35 misses would have probability 1e-3."""
-    generator = np.random.default_rng(5)
-    values = binomial_law(0.1, 30)
-    draw = lambda size: generator.choice(values.values, size, p=values.probabilities)  # noqa: E731
-    truth = values.delta(1.5, 1.0)
-    samples = [EnergySample(draw(300)) for _ in range(200)]
-    assert sum(s.delta(1.5, 1.0, failure_probability=0.1) < truth for s in samples) <= 35
-    assert sum(s.estimate(1.5, 1.0) < truth for s in samples) > 35
-
-
-def test_chernoff_bound_without_a_hit_is_the_rule_of_three():
-    silent = EnergySample(np.zeros(1000))
-    assert silent.delta(1.0, 1.0, failure_probability=0.05) == pytest.approx(
-        1 - 0.05 ** (1 / 1000), rel=1e-9
-    )
-
-
-def test_sampling_agrees_with_the_programme_in_kappa():
-    """Where δ = 1e-3 the bracket of the programme and plain sampling agree within 2 %."""
-    C = LambdaCGD(0.9).encoder(200)
-    sample = sample_energies(C.T @ C, bernoulli(0.02, 200), 60_000, np.random.default_rng(7))
-    kappa = brentq(lambda k: math.log(sample.estimate(k, 1.0) / 1e-3), 1, 100)
-    assert kappa == pytest.approx(
-        law(0.9, "upper", 0.02, 200).noise_multiplier(1.0, 1e-3), rel=0.02
-    )
-
-
-# --- Refusals
-
-
+@pytest.mark.parametrize("sampling", [ap.ShuffledEpochs(2500), ap.BallsInBins(4)])
 @pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: binomial_law(0.0, 10), "rate"),
-        (lambda: binomial_law(1.1, 10), "rate"),
-        (lambda: binomial_law(math.nan, 10), "rate"),
-        (lambda: binomial_law(0.1, 0), "at least 1"),
-        (lambda: lambda_cgd_law(1.2, 0.1, 10), "λ"),
-        (lambda: lambda_cgd_law(math.nan, 0.1, 10), "λ"),
-        (lambda: binomial_delta(0.1, 10, 0.0, 1.0), "noise multiplier"),
-        (lambda: binomial_delta(0.1, 10, math.nan, 1.0), "noise multiplier"),
-        (lambda: binomial_delta(0.1, 10, 1.0, 0.0), "ε"),
-        (lambda: binomial_delta(0.1, 10, 1.0, 1.0, -1.0), "amplitude"),
-        (lambda: lambda_cgd_delta(0.5, 0.1, 10, 1.0, math.nan), "ε"),
-        (lambda: binomial_law(0.1, 10).noise_multiplier(1.0, 0.0), "δ"),
-        (lambda: binomial_law(0.1, 10).epsilon(1.0, 1.0), "δ"),
-        (lambda: EnergySample(np.ones(3)).delta(1.0, 1.0, failure_probability=0.0), "failure"),
-    ],
+    "mechanism", [LambdaCGD(0.8), Dense(np.tril(np.ones((10, 10))) - 1.5 * np.eye(10))]
 )
-def test_bad_input_is_refused(call, message):
-    with pytest.raises(PlanError, match=message):
-        call()
+def test_a_fixed_order_averages_over_the_places(sampling, mechanism, T=10):
+    question = plan(sampling, mechanism, "zero-out", steps=T, noise=6.0)
+    C = mechanism.encoder(T)
+    X = np.abs(C.T @ C)
+    energies = [X[j::4, j::4].sum() for j in range(4)]
+    exact = np.mean([gaussian_delta(math.sqrt(e) / 6.0, 0.5) for e in energies])
+    found = conditioned.account(question).profile
+    assert found.delta(0.5) == pytest.approx(exact, rel=1e-9)
+    assert found.delta(0.5) <= unamplified.account(question).profile.delta(0.5)
+
+
+def test_an_incomplete_last_batch_is_less_likely():
+    question = plan(ap.ShuffledEpochs(4000), LambdaCGD(0.8), "zero-out", steps=3, noise=1.0)
+    energy = (LambdaCGD(0.8).encoder(3) ** 2).sum(axis=0)
+    exact = np.dot([0.4, 0.4, 0.2], gaussian_delta(np.sqrt(energy), 0.5))
+    assert conditioned.account(question).profile.delta(0.5) == pytest.approx(exact, rel=1e-9)
+
+
+def test_sampled_participations_serve_what_has_no_law():
+    reshuffled = plan(ap.ShuffledEpochs(2500, reshuffle=True), NuFTRL(0.1), "replace-one", steps=10)
+    found = conditioned.route(reshuffled)
+    assert found.at(3.0).amplitude == 2.0
+    assert 0 < found.at(3.0).estimate(0.5, seed=0).delta < 1
+    fixed = conditioned.route(plan(ap.FixedSize(100), Banded((1.0, 0.5)), steps=10))
+    assert fixed.at(3.0).amplitude == 2.0  # add-remove: a swap
+    with pytest.raises(UnsupportedError, match="known"):
+        conditioned.route(plan(ap.Poisson(0.1), LambdaCGD(0.5)))
+    with pytest.raises(UnsupportedError, match="FullBatch"):
+        conditioned.route(plan(ap.FullBatch(), NuFTRL(0.5)))

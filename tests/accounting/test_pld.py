@@ -177,7 +177,10 @@ def test_multi_epoch_ftrl_needs_the_noise_of_the_specification():
     # dp-ftrl V4: the single-pass noise would be seven to thirty times too weak.
     for epsilon, noise in {1: 33.177737, 4: 9.615129, 10: 4.445674}.items():
         question = plan(ShuffledEpochs(500), 2000, "zero-out", mechanism=NuFTRL(0.0037), n=50_000)
-        assert calibrate(question, epsilon, 1e-5).noise_multiplier == pytest.approx(noise, abs=2e-6)
+        worst = unamplified.account(question.with_noise(noise)).profile.epsilon(1e-5)
+        assert worst == pytest.approx(epsilon, rel=1e-6)
+        # The random place in the order saves half a per cent.
+        assert 0.99 * noise < calibrate(question, epsilon, 1e-5).noise_multiplier < noise
 
 
 def test_acceptance_kan_correlated_dpsgd_25_cyclic_participation_without_amplification():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from antiphon.accounting.conditioned import binomial_law
+from antiphon.accounting.energy import binomial_law
 from antiphon.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from antiphon.accounting.printed import (
     PrintedTheoremWarning,

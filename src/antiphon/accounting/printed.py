@@ -20,13 +20,13 @@ from typing import Literal, final
 from scipy.optimize import minimize_scalar
 
 from antiphon.accounting import pld
-from antiphon.accounting.conditioned import lambda_cgd_law
 from antiphon.accounting.gaussian import (
     check_delta,
     check_epsilon,
     gaussian_delta,
     gaussian_epsilon,
 )
+from antiphon.accounting.lambda_energy import lambda_cgd_law
 from antiphon.errors import PlanError
 from antiphon.mechanisms import Independent
 from antiphon.plan import Plan

@@ -1,4 +1,4 @@
-"""λ-CGD noise under Poisson sampling: the likelihood ratio of its dominating pair, and its δ(ε).
+"""The likelihood ratio of λ-CGD noise under Poisson sampling, bounded at every path by a filter.
 
 The pair [KANCorrelated26, Thm. F.8, for Poisson sampling] is Q = N(0, κ²I) and P, the law of
 x_t = s_t + κ z_t with s_t = λ s_{t−1} + y_t and y_t ~ Bernoulli(r) independent, t = 1, ..., T.
@@ -22,38 +22,22 @@ from the exact chain: no state is rounded, merged or dropped, and the error is o
 """
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Literal, NamedTuple, no_type_check
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, no_type_check
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from antiphon.accounting.gaussian import check_epsilon
-from antiphon.accounting.monte_carlo import (
-    Array,
-    Certified,
-    Estimate,
-    Progress,
-    certify,
-    chunks,
-    generator,
-    hedged_lower,
-)
+from antiphon.accounting.monte_carlo import Array
+from antiphon.accounting.pair import Rounding
 from antiphon.errors import PlanError, UnsupportedError
 
-__all__ = ["LambdaChain", "certified_delta", "estimate", "log_ratio", "lower_bound"]
+__all__ = ["LambdaChain", "check_range", "draw_states", "filtered", "log_ratio"]
 
-Rounding = Literal["up", "down"]
-
-_SAFE: tuple[Rounding, Rounding] = ("up", "down")  # bounds on L that raise H(P‖Q) and H(Q‖P)
-_CASCADE = (2, 8, 32)  # resolutions that a path passes until it is known to contribute nothing
-_FINE, _FINEST = 16, 64  # resolutions of estimates and of lower bounds
 _HUGE = 300.0  # log L from which on an upper bound is ∞: nothing smaller loses terms to underflow
 _LANES = 64  # paths filtered side by side: enough for vector instructions, few enough for the cache
-_BLOCK = 128  # paths whose noise is in memory at once
-_PILOT, _ESTIMATE, _LOWER, _CERTIFY = range(4)  # streams of a seed: none sees another's paths
 
 
 @dataclass(frozen=True)
@@ -135,230 +119,11 @@ def log_ratio(chain: LambdaChain, noise_multiplier: float, x: Array) -> Array:
         )
     if not np.isfinite(x).all():
         raise PlanError("paths must be finite.")
-    _check(chain, noise_multiplier)
-    return _filtered(chain, noise_multiplier, np.ascontiguousarray(x.T))
+    check_range(chain, noise_multiplier)
+    return filtered(chain, noise_multiplier, np.ascontiguousarray(x.T))
 
 
-def estimate(
-    lam: float,
-    rate: float,
-    steps: int,
-    noise_multiplier: float,
-    epsilon: float,
-    *,
-    seed: int,
-    paths: int = 2000,
-) -> Estimate:
-    """Estimate of δ(ε) by importance sampling: cheap, for searches and comparisons only.
-
-    Guarantee:
-        None. The larger of two sample means, each unbiased up to the filter's error; the standard
-        error is the sample's own, and does not see a region that the proposal misses.
-    """
-    chain = LambdaChain(lam, rate, steps, "up", _FINE)
-    _check(chain, noise_multiplier, epsilon, paths)
-    parts = [
-        _weighted(chain, noise_multiplier, epsilon, side, seed, _ESTIMATE, paths) for side in (0, 1)
-    ]
-    remove, add = (float(part.mean()) for part in parts)
-    error = float(parts[add > remove].std(ddof=1)) / math.sqrt(paths)
-    return Estimate(min(1.0, max(remove, add)), error, "add" if add > remove else "remove", paths)
-
-
-def lower_bound(
-    lam: float,
-    rate: float,
-    steps: int,
-    noise_multiplier: float,
-    epsilon: float,
-    *,
-    seed: int,
-    paths: int = 2000,
-    failure: float = 1e-3,
-) -> float:
-    """Lower confidence limit for δ(ε): no analysis of this pair can do better.
-
-    Guarantee:
-        P(δ < limit) <= ``failure`` over the paths drawn: contributions bound those of the pair from
-        below, importance weights are unbiased whatever the proposal, and `hedged_lower` holds for
-        unbounded ones; half of ``failure`` for each direction.
-    """
-    limits = []
-    for side, unsafe in enumerate(reversed(_SAFE)):
-        chain = LambdaChain(lam, rate, steps, unsafe, _FINEST)
-        _check(chain, noise_multiplier, epsilon, paths, failure)
-        values = _weighted(chain, noise_multiplier, epsilon, side, seed, _LOWER, paths)
-        limits.append(hedged_lower(values, failure / 2))
-    return min(1.0, max(limits))
-
-
-def certified_delta(
-    lam: float,
-    rate: float,
-    steps: int,
-    noise_multiplier: float,
-    epsilon: float,
-    *,
-    seed: int,
-    paths: int,
-    failure: float = 1e-6,
-    progress: Progress | None = None,
-) -> Certified:
-    """Upper confidence limit for δ(ε) from plain paths of P and of Q.
-
-    Args:
-        lam: λ, in [0, 1).
-        rate: Sampling rate, in (0, 1].
-        steps: Number of noisy releases.
-        noise_multiplier: κ, positive; fixed before the paths are drawn.
-        epsilon: ε, positive.
-        seed: Seed of the paths. Do not choose it by its result: another seed is another attempt,
-            whose failure probability adds.
-        paths: Paths per direction. The limit is at least log(4/failure)/paths.
-        failure: Probability that the limit is too low, shared equally by both directions.
-        progress: Called with the paths done and all paths.
-
-    Guarantee:
-        P(δ(ε) > ``delta``) <= ``failure`` over independent paths, where δ(ε) is the larger of
-        H(P‖Q) = E_P[(1 − e^ε/L)_+] and H(Q‖P) = E_Q[(1 − e^ε L)_+]. Contributions are in [0, 1] and
-        computed with a bound on L on the safe side, so their means are at least these; the limit
-        is `hedged_upper`, fixed in advance. Both directions share their noise: the union bound
-        does not need them independent. Assumed: Philox and NumPy's normals are as good as random.
-    """
-    chain = LambdaChain(lam, rate, steps)
-    _check(chain, noise_multiplier, epsilon, paths, failure)
-    draw = partial(_contributions, chain, noise_multiplier, epsilon)
-    return certify(
-        draw, paths=paths, seed=seed, stream=2 * _CERTIFY, failure=failure, progress=progress
-    )
-
-
-def _contributions(
-    chain: LambdaChain, kappa: float, epsilon: float, rng: np.random.Generator, count: int
-) -> Array:
-    """(1 − e^ε/L)_+ for paths of P and (1 − e^ε L)_+ for paths of Q, rounded up: shape (2, count).
-
-    The positive ones stand first in each row: all that counts is how often each value occurs.
-    """
-    waiting: list[list[Array]] = [
-        [],
-        [],
-    ]  # paths that need a finer filter, which likes many at once
-    found: list[list[Array]] = [[], []]
-    for start in range(0, count, _BLOCK):
-        noise = kappa * rng.standard_normal((chain.steps, min(_BLOCK, count - start)))
-        means = _states(chain, rng, noise.shape[1])
-        for side, x in enumerate((np.add(means, noise, out=means), noise)):
-            excess = _excess(chain, kappa, epsilon, side, _CASCADE[0], x)
-            waiting[side].append(x[:, excess > 0])
-            if sum(part.shape[1] for part in waiting[side]) >= _LANES or start + _BLOCK >= count:
-                found[side].append(_refine(chain, kappa, epsilon, side, waiting[side]))
-                waiting[side].clear()
-    result = np.zeros((2, count))
-    for row, parts in zip(result, found, strict=True):
-        positive = np.concatenate(parts)
-        row[: len(positive)] = positive
-    return result
-
-
-def _refine(
-    chain: LambdaChain, kappa: float, epsilon: float, side: int, parts: list[Array]
-) -> Array:
-    """The positive contributions of some paths.
-
-    A path leaves the cascade when a bound on L on the safe side shows that it contributes 0.
-    """
-    x = np.hstack(parts)
-    for resolution in _CASCADE[1:]:
-        excess = _excess(chain, kappa, epsilon, side, resolution, x)
-        x = x[:, excess > 0]
-    return -np.expm1(-excess[excess > 0])
-
-
-def _excess(
-    chain: LambdaChain, kappa: float, epsilon: float, side: int, resolution: int, x: Array
-) -> Array:
-    """Upper bound on the privacy loss, ±log L, minus ε."""
-    bound = _filtered(replace(chain, rounding=_SAFE[side], resolution=resolution), kappa, x)
-    return (-bound if side else bound) - epsilon
-
-
-class _Tilt(NamedTuple):
-    """A proposal: x_t = shift + amplitude × s_t + κ z_t, with participations at another rate."""
-
-    chain: LambdaChain
-    amplitude: float
-    shift: float
-
-    def draw(self, kappa: float, rng: np.random.Generator, count: int) -> Array:
-        """Paths of the proposal, of shape (steps, count)."""
-        x = self.shift + kappa * rng.standard_normal((self.chain.steps, count))
-        return x + self.amplitude * _states(self.chain, rng, count) if self.amplitude else x
-
-    def log_density(self, kappa: float, x: Array) -> Array:
-        """Upper bound on its log density with respect to Q."""
-        log = self.shift * (x - self.shift / 2).sum(axis=0) / kappa**2
-        if self.amplitude:
-            scaled = (x - self.shift) / self.amplitude
-            log += _filtered(self.chain, kappa / self.amplitude, scaled)
-        return log
-
-
-def _weighted(
-    chain: LambdaChain,
-    kappa: float,
-    epsilon: float,
-    side: int,
-    seed: int,
-    stream: int,
-    paths: int,
-) -> Array:
-    """Contributions to H(P‖Q) or H(Q‖P) times importance weights."""
-    # Losses are large because of many participations, of noise that looks like them, or of both.
-    tilts = [_pilot(chain, kappa, epsilon, side, seed, drift) for drift in (1.5, 0.0)]
-
-    def draw(rng: np.random.Generator, count: int) -> Array:
-        first = int(rng.binomial(count, 0.5))
-        sizes = (first, count - first)
-        x = np.hstack([t.draw(kappa, rng, n) for t, n in zip(tilts, sizes, strict=True)])
-        log = _filtered(chain, kappa, x)
-        proposed = np.logaddexp(*(t.log_density(kappa, x) for t in tilts)) - math.log(2)
-        loss = np.maximum((-log if side else log) - epsilon, 0.0)
-        # (L − e^ε)_+ or (1 − e^ε L)_+, over the density of the proposal
-        with np.errstate(invalid="ignore"):  # where both are ∞, paths that decide δ = 1
-            weight = np.nan_to_num((0.0 if side else log) - proposed, nan=0.0)
-        return -np.expm1(-loss) * np.exp(np.where(loss > 0, weight, 0.0))
-
-    return np.concatenate(list(chunks(draw, paths, seed, 2 * stream + side, size=256)))
-
-
-def _pilot(
-    chain: LambdaChain, kappa: float, epsilon: float, side: int, seed: int, drift: float
-) -> _Tilt:
-    """A proposal under which about half of the paths have a loss above ε."""
-    low, high = 0.0, 16.0
-    for attempt in range(10):
-        strength = (low + high) / 2
-        tilt = _tilt(chain, kappa, side, strength, drift)
-        x = tilt.draw(kappa, generator(seed, 2 * _PILOT + side, attempt), _BLOCK)
-        hits = float(np.mean(_excess(chain, kappa, epsilon, side, _FINE, x) > 0))
-        if 0.4 <= hits <= 0.6:
-            break
-        low, high = (strength, high) if hits < 0.4 else (low, strength)
-    return tilt
-
-
-def _tilt(chain: LambdaChain, kappa: float, side: int, strength: float, drift: float) -> _Tilt:
-    """At strength 0, P or Q itself. Towards large losses of Q there is only the noise to move."""
-    rate = min(1.0, chain.rate * (1 + strength))
-    inflated = replace(chain, rate=rate, rounding="up", resolution=_FINE)
-    shift = strength * kappa / math.sqrt(chain.steps)
-    if side:
-        return _Tilt(inflated, 0.0, -shift)
-    return _Tilt(inflated, 1 + strength / 2, drift * shift)
-
-
-def _states(chain: LambdaChain, rng: np.random.Generator, count: int) -> Array:
+def draw_states(chain: LambdaChain, rng: np.random.Generator, count: int) -> Array:
     """Exact states of the chain, of shape (steps, count)."""
     states = np.zeros((chain.steps, count))
     # A binomial number of distinct cells is the same as one coin for each cell.
@@ -405,7 +170,7 @@ def _step(chain: LambdaChain, kappa: float) -> _Step:
     return _Step(below, stay, below_jump, jump * decay[:, None, :], np.array(b))
 
 
-def _filtered(chain: LambdaChain, kappa: float, x: Array) -> Array:
+def filtered(chain: LambdaChain, kappa: float, x: Array) -> Array:
     """`log_ratio` of the columns of ``x``."""
     step = _step(chain, kappa)
     exponents = np.empty_like(x)
@@ -485,20 +250,10 @@ def _filter(exponents, ratios, rate, below, stay, below_jump, jump, scales):
         scales[steps, first : first + lanes] = now[0, :lanes]
 
 
-def _check(
-    chain: LambdaChain,
-    kappa: float,
-    epsilon: float = 1.0,
-    paths: int = 2,
-    failure: float = 0.5,
-) -> None:
+def check_range(chain: LambdaChain, kappa: float) -> None:
+    """Raise unless the filter can bound L in floating point at this noise multiplier."""
     if not 0 < kappa < math.inf:
         raise PlanError(f"the noise multiplier must be positive and finite; got {kappa}.")
-    check_epsilon(epsilon)
-    if paths < 2:
-        raise PlanError(f"at least 2 paths are needed; got {paths}.")
-    if not 0 < failure < 1:
-        raise PlanError(f"failure is a probability in (0, 1); got {failure}.")
     # No float underflows if G(s)/G(0) >= exp(−sD*) is above e^-600. If it is not, G_t(s) is lost
     # only where it is below e^-700 G_t(0); as G_t(s) >= (1−r)^(T−t) and L >= (1−r)^t G_t(0), then
     # log L > 700 − quiet, as filtered too, and that is above _HUGE. The exponent of a step, which

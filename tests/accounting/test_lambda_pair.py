@@ -10,18 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from antiphon.accounting import hidden_markov, monte_carlo
+from antiphon.accounting import lambda_pair, monte_carlo
 from antiphon.accounting.gaussian import gaussian_delta
-from antiphon.accounting.hidden_markov import (
-    LambdaChain,
-    certified_delta,
-    estimate,
-    log_ratio,
-    lower_bound,
-)
+from antiphon.accounting.lambda_chain import LambdaChain, draw_states, log_ratio
+from antiphon.accounting.lambda_pair import LambdaPair
 from antiphon.errors import PlanError, UnsupportedError
 
 Z = 4.9  # standard errors that a right normal statistic passes once in a million tests
+
+
+def estimate(lam, rate, steps, noise_multiplier, epsilon, **options):
+    return LambdaPair(lam, rate, steps, noise_multiplier).estimate(epsilon, **options)
+
+
+def lower_bound(lam, rate, steps, noise_multiplier, epsilon, **options):
+    return LambdaPair(lam, rate, steps, noise_multiplier).lower_bound(epsilon, **options)
+
+
+def certified_delta(lam, rate, steps, noise_multiplier, epsilon, **options):
+    return LambdaPair(lam, rate, steps, noise_multiplier).certified_delta(epsilon, **options)
 
 
 def enumerated(lam, rate, kappa, x):
@@ -61,7 +68,7 @@ def subsampled_gaussian(rate, kappa, epsilon):
 def test_acceptance_kan_correlated_dpsgd_12_energy_of_the_sampled_paths():
     for lam, expected in ((0.5, 13.594933), (0.9, 61.745762)):
         chain = LambdaChain(lam, rate=0.01, steps=1000)
-        states = hidden_markov._states(chain, np.random.default_rng(0), 4000)
+        states = draw_states(chain, np.random.default_rng(0), 4000)
         energy = (states**2).sum(axis=0)
         error = energy.std() / math.sqrt(energy.size)
         assert abs(energy.mean() - expected) < Z * error
@@ -149,9 +156,9 @@ def test_acceptance_kan_correlated_dpsgd_15_lambda_zero_equals_dp_sgd(kappa, eps
 
 
 def test_acceptance_kan_correlated_dpsgd_16_importance_sampling_equals_plain_sampling():
-    chain = LambdaChain(0.5, 0.01, 1000)
-    found = estimate(0.5, 0.01, 1000, 1.7, 1.0, seed=3, paths=4000)
-    plain = hidden_markov._contributions(chain, 1.7, 1.0, np.random.default_rng(3), 30_000)[0]
+    pair = LambdaPair(0.5, 0.01, 1000, 1.7)
+    found = pair.estimate(1.0, seed=3, paths=4000)
+    plain = pair.contributions(1.0, np.random.default_rng(3), 30_000)[0]
     error = math.hypot(found.standard_error, plain.std() / math.sqrt(plain.size))
     assert abs(found.delta - plain.mean()) < Z * error < 0.5 * found.delta
     assert found.delta == pytest.approx(2.0e-3, rel=0.15)  # the specification rounds up by some %
@@ -209,12 +216,12 @@ def test_certified_is_above_the_lower_bound_and_less_noise_means_more():
 
 
 def test_the_cascade_of_filters_does_not_change_the_contributions(monkeypatch):
-    chain = LambdaChain(0.9, 0.05, 100)
+    pair = LambdaPair(0.9, 0.05, 100, 8.0)
     results = []
     for cascade in ((2, 8, 32), (32, 32)):
-        monkeypatch.setattr(hidden_markov, "_CASCADE", cascade)
+        monkeypatch.setattr(lambda_pair, "_CASCADE", cascade)
         rng = np.random.default_rng(9)
-        results.append(np.sort(hidden_markov._contributions(chain, 8.0, 0.5, rng, 1000)))
+        results.append(np.sort(pair.contributions(0.5, rng, 1000)))
     np.testing.assert_allclose(*results, atol=1e-12)
     assert (results[0].sum(axis=1) > 0).all()
 

@@ -1,0 +1,266 @@
+"""From a sampled route to a proved point: search with the estimate, certify with fresh paths.
+
+The noise or the ε to certify is fixed before its paths are drawn. If the limit comes out too high, the next
+attempt takes a little more noise (or ε), fresh paths, and half of the failure probability that is left, so
+that all attempts together, and the band for attacks beside them, fail with probability at most `FAILURE`.
+Seeds follow from the plan and the point: whoever certifies the same point again draws the same paths.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from scipy.optimize import brentq
+
+from antiphon.accounting.account import effective_noise
+from antiphon.accounting.profile import NumericalProfile
+from antiphon.accounting.sampled import SampledRoute
+from antiphon.cache import load, remembered, store
+from antiphon.errors import PlanError, UnsupportedError
+from antiphon.plan import Plan
+from antiphon.progress import bar
+
+__all__ = [
+    "BAND",
+    "FAILURE",
+    "Point",
+    "estimated_epsilon",
+    "estimated_noise",
+    "least_epsilon",
+    "least_noise",
+    "prove",
+]
+
+FAILURE = 1e-6  # of all attempts together
+BAND = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+_BAND_PATHS = 20_000
+_PATHS = 30.0  # times 1/δ: the limit of a sample without any loss is then δ/2
+_TIGHT_PATHS = 100.0
+_PILOTS = 2000
+_TIGHT_PILOTS = 10_000
+# Aim below δ by about two standard deviations of the limit, so that a second attempt is rare.
+_AIM = 0.88
+_ATTEMPTS = 8
+_MOST_WORK = 1e13  # a day on two cores
+_SEARCH_SEED = 0
+
+
+@final
+@dataclass(frozen=True)
+class Point:
+    """One (ε, δ), proved by Monte Carlo for one plan.
+
+    Attributes:
+        noise_multiplier: The plan's noise.
+        epsilon: ε.
+        delta: δ, at least the confidence limit.
+        failure: Probability that a limit was too low, all attempts and the band together.
+        paths: Paths of the certifying sample, in each direction.
+        route: Name of the accountant.
+        band: Limits for δ at `BAND`, all proved at once from a sample of their own.
+    """
+
+    noise_multiplier: float
+    epsilon: float
+    delta: float
+    failure: float
+    paths: int
+    route: str
+    band: tuple[float, ...]
+
+    @property
+    def profile(self) -> NumericalProfile:
+        """δ(ε) as far as it is proved: the limit at the largest ε not above."""
+        known = sorted([*zip(BAND, self.band, strict=True), (self.epsilon, self.delta)])
+        return NumericalProfile(
+            lambda epsilon: min((d for e, d in known if e <= epsilon), default=1.0)
+        )
+
+
+def least_noise(
+    plan: Plan, route: SampledRoute, epsilon: float, delta: float, *, tight: bool = False
+) -> Point:
+    """A noise multiplier for which (ε, δ) is proved, close to the least.
+
+    Guarantee:
+        (ε, δ) holds for the plan with this noise, but for ``failure`` over the paths drawn.
+    """
+    key = {**_key(plan, route, delta, tight), "epsilon": epsilon}
+
+    def search() -> dict[str, Any]:
+        noise = _round_up(estimated_noise(plan, route, epsilon, delta, tight=tight))
+        for attempt in range(_ATTEMPTS):
+            point, limit = prove(
+                plan.with_noise(noise), route, epsilon, delta, attempt, tight=tight
+            )
+            if point is not None:
+                return vars(point)
+            noise = _round_up(noise * (1.005 * (limit / delta) ** (1 / 15)))
+        raise UnsupportedError(_gave_up(route, epsilon, delta))
+
+    return _point(remembered("noise", key, search))
+
+
+def least_epsilon(plan: Plan, route: SampledRoute, delta: float, *, tight: bool = False) -> Point:
+    """An ε that is proved for the plan at ``delta``, close to the least.
+
+    A point that was proved for this very plan before, such as the one it was calibrated for, counts.
+    """
+    known = _known(plan, route, delta)
+    if known is not None:
+        return known
+    key = _key(plan, route, delta, tight)
+
+    def search() -> dict[str, Any]:
+        epsilon = _round_up(estimated_epsilon(plan, route, delta, tight=tight))
+        for attempt in range(_ATTEMPTS):
+            point, _ = prove(plan, route, epsilon, delta, attempt, tight=tight)
+            if point is not None:
+                return vars(point)
+            epsilon = _round_up(epsilon * 1.03)
+        raise UnsupportedError(_gave_up(route, epsilon, delta))
+
+    return _point(remembered("epsilon", key, search))
+
+
+def prove(
+    plan: Plan,
+    route: SampledRoute,
+    epsilon: float,
+    delta: float,
+    attempt: int = 0,
+    *,
+    tight: bool = False,
+) -> tuple[Point | None, float]:
+    """Try to prove (ε, δ) for a plan with noise: the point, or None, and the limit found for δ."""
+    noise, paths = effective_noise(plan), _paths(route, delta, tight)
+    text = f"{plan.hash} {route.route} {epsilon!r} {delta!r} {paths}"
+    seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+    with bar(f"certifying noise {noise:.4g} at ε = {epsilon:.4g}, δ = {delta:g}") as progress:
+        found = route.at(noise).certified_delta(
+            epsilon, seed=seed, paths=paths, failure=FAILURE / 2 ** (attempt + 2), progress=progress
+        )
+    if found.delta > delta:
+        return None, found.delta
+    with bar("bounding attacks") as progress:
+        band = route.at(noise).band(
+            np.array(BAND), seed=seed, paths=_BAND_PATHS, failure=FAILURE / 2, progress=progress
+        )
+    point = Point(noise, epsilon, delta, FAILURE, paths, route.route, tuple(band))
+    _remember(plan, point)
+    return point, found.delta
+
+
+def estimated_noise(
+    plan: Plan, route: SampledRoute, epsilon: float, delta: float, *, tight: bool = False
+) -> float:
+    """The noise at which certification should just succeed. It is not certified."""
+    limit = _limit(route, delta, tight)
+    if limit(1e6, epsilon, 500) > _AIM * delta:
+        raise PlanError(
+            f"the releases beside training already cost more than ε = {epsilon} at δ = {delta}."
+        )
+    return _root(lambda noise, pilots: limit(noise, epsilon, pilots), _AIM * delta, tight)
+
+
+def estimated_epsilon(
+    plan: Plan, route: SampledRoute, delta: float, *, tight: bool = False
+) -> float:
+    """The ε at which certification should just succeed. It is not certified."""
+    limit, noise = _limit(route, delta, tight), effective_noise(plan)
+    return _root(lambda epsilon, pilots: limit(noise, epsilon, pilots), _AIM * delta, tight)
+
+
+def _limit(route: SampledRoute, delta: float, tight: bool) -> Callable[[float, float, int], float]:
+    """Predicted limit for δ by noise, ε and number of pilot paths; 1 where the noise is far too small."""
+    paths = _paths(route, delta, tight)
+
+    def limit(noise: float, epsilon: float, pilots: int) -> float:
+        try:
+            return route.at(noise).predicted_limit(
+                epsilon, paths, FAILURE / 4, seed=_SEARCH_SEED, pilots=pilots
+            )
+        except UnsupportedError:
+            return 1.0
+
+    return limit
+
+
+def _root(limit: Callable[[float, int], float], target: float, tight: bool) -> float:
+    """Where a decreasing function falls to the target: bracketed with few pilots, solved with many."""
+    low = high = 1.0
+    while limit(high, 500) > target:
+        low, high = high, 2 * high
+        if high > 1e6:
+            raise UnsupportedError("no noise multiplier and no ε below a million is enough.")
+    while low == high or limit(low, 500) <= target:
+        low, high = low / 2, low
+        if low < 1e-4:
+            raise UnsupportedError(
+                "hardly any noise is needed for this budget: are ε and δ meant to be so large?"
+            )
+    pilots = _TIGHT_PILOTS if tight else _PILOTS
+
+    def excess(x: float) -> float:
+        return math.log(limit(x, pilots) / target)
+
+    low, high = low / 1.05, high * 1.05  # the bracket was a rough one
+    while excess(high) > 0:
+        high *= 1.2
+    while excess(low) <= 0:
+        low /= 1.2
+    return float(brentq(excess, low, high, rtol=1e-3, xtol=1e-6))
+
+
+def _paths(route: SampledRoute, delta: float, tight: bool) -> int:
+    paths = math.ceil((_TIGHT_PATHS if tight else _PATHS) / delta)
+    if paths * route.cost > _MOST_WORK:
+        raise UnsupportedError(
+            f"certifying δ = {delta:g} by Monte Carlo would take {paths:.1e} paths of this plan, more than "
+            "a day. Use a larger δ, or sampling with a closed-form bound."
+        )
+    return paths
+
+
+def _key(plan: Plan, route: SampledRoute, delta: float, tight: bool) -> dict[str, Any]:
+    return {"plan": plan.hash, "route": route.route, "delta": delta, "tight": tight}
+
+
+def _point(values: dict[str, Any]) -> Point:
+    return Point(**{**values, "band": tuple(values["band"])})
+
+
+def _remember(plan: Plan, point: Point) -> None:
+    key = {"plan": plan.hash}
+    points = load("points", key) or []
+    if point not in map(_point, points):
+        store("points", key, [*points, vars(point)])
+
+
+def _known(plan: Plan, route: SampledRoute, delta: float) -> Point | None:
+    """The smallest ε that was proved for the plan before, at this δ or a smaller one.
+
+    It is picked by its result, so the failure probabilities of all candidates add.
+    """
+    points = [_point(values) for values in load("points", {"plan": plan.hash}) or []]
+    fitting = [p for p in points if p.delta <= delta and p.route == route.route]
+    best = min(fitting, key=lambda p: p.epsilon, default=None)
+    if best is None:
+        return None
+    return replace(best, delta=delta, failure=sum(p.failure for p in fitting))
+
+
+def _round_up(value: float) -> float:
+    """Four digits, never below the value."""
+    scale = 10.0 ** (3 - math.floor(math.log10(value)))
+    return math.ceil(value * scale - 1e-9) / scale
+
+
+def _gave_up(route: SampledRoute, epsilon: float, delta: float) -> str:
+    return (
+        f"{_ATTEMPTS} samples did not certify ε = {epsilon:.4g} at δ = {delta:g} by the {route.route} "
+        "route: its estimate is off. Please report this plan."
+    )
