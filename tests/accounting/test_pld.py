@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from antiphon.accounting import pld, unamplified
-from antiphon.accounting.calibrate import calibrate, most_steps
+from antiphon.accounting import calibrate, most_steps
 from antiphon.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from antiphon.accounting.routes import best_account
 from antiphon.errors import PlanError, UnsupportedError

@@ -1,13 +1,14 @@
 """From what happened to the (ε, δ) that is proved for it."""
 
 from antiphon.accounting.account import Account
-from antiphon.accounting.calibrate import calibrate, most_steps
+from antiphon.accounting.calibrate import calibrate, choose_mechanism
 from antiphon.accounting.gaussian import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
     gaussian_trade_off,
 )
+from antiphon.accounting.inverses import largest_batch, most_steps
 from antiphon.accounting.profile import AbstractProfile, GaussianProfile, NumericalProfile
 from antiphon.accounting.routes import best_account, open_routes
 
@@ -18,10 +19,12 @@ __all__ = [
     "NumericalProfile",
     "best_account",
     "calibrate",
+    "choose_mechanism",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_trade_off",
+    "largest_batch",
     "most_steps",
     "open_routes",
 ]

@@ -2,19 +2,21 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
+from rich.console import Console
 from scipy.optimize import brentq
 
 from antiphon.accounting import conditioned, pld
+from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
-from antiphon.accounting.routes import ROUTES, best_account, sampled_routes
+from antiphon.accounting.routes import ROUTES, sampled_routes
 from antiphon.accounting.unamplified import gaussian_parameter
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.plan import Plan
+from antiphon.sampling import Poisson
 
-__all__ = ["calibrate", "most_steps"]
+__all__ = ["calibrate", "choose_mechanism"]
 
 _COARSE = 1e-3
 # Noise found is at most this much above the least that its accountant would certify.
@@ -52,16 +54,16 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         raise PlanError(
             "blocks have noise multipliers of their own; scale them and certify the plan."
         )
-    plan.known_mechanism()
-    found, refusals = [], []
-    for name, search in _SEARCHES.items():
-        try:
-            found.append(search(plan, epsilon, delta))
-        except UnsupportedError as refusal:
-            refusals.append(f"{name}: {refusal}")
-    best = min(found, default=math.inf)
+    if plan.mechanism == "auto":
+        choice = choose_mechanism(plan, epsilon, delta, tight=tight)
+        shown = Console(stderr=True)
+        if shown.is_terminal:
+            shown.print(choice)
+        return choice.plan
+    best, refusals = _least_of_curves(plan, epsilon, delta)
     for route in sampled_routes(plan):
         try:
+            # A bound worth minutes of work; the guess saves a part of the search.
             if estimated_noise(plan, route, epsilon, delta, tight=tight) < _WORTH * best:
                 point = least_noise(plan, route, epsilon, delta, tight=tight)
                 best = min(best, point.noise_multiplier)
@@ -72,27 +74,39 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
     return plan.with_noise(best)
 
 
-def most_steps(plan: Plan, epsilon: float, delta: float) -> Plan:
-    """The plan with as many steps, up to its own, as its noise allows within (``epsilon``, ``delta``)."""
+def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) -> Choice:
+    """The mechanism with the smallest noise × error for a plan whose mechanism is "auto".
 
-    def fits(steps: int) -> bool:
-        shorter = replace(plan, steps=steps)
-        return best_account(shorter, delta).profile.epsilon(delta) <= epsilon
+    The plan's sampling, relation, steps and clip norm are kept. Candidates are ranked by estimates within
+    about half a minute; the best and independent noise are certified, and the smaller certified
+    product wins. Print the result to see the ranking.
+    """
+    if plan.mechanism != "auto":
+        raise PlanError(f'the mechanism is chosen already: {plan.mechanism}. Use mechanism="auto".')
 
-    check_epsilon(epsilon)
-    check_delta(delta)
-    plan.known_noise()
-    low, high = 0, plan.steps
-    if fits(high):
-        return plan
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    if low == 0:
-        raise PlanError(
-            f"not even one step fits into ε = {epsilon} at δ = {delta} with this noise."
-        )
-    return replace(plan, steps=low)
+    def estimate(candidate: Plan, near: float) -> float:
+        best = math.inf
+        if not (isinstance(plan.sampling, Poisson) and near != 1.0):
+            best = _least_of_curves(candidate, epsilon, delta)[0]
+        for route in sampled_routes(candidate):
+            noise = estimated_noise(candidate, route, epsilon, delta, rough=True, near=near)
+            best = min(best, noise)
+        if best == math.inf:
+            raise UnsupportedError("no accountant can bound this plan.")
+        return best
+
+    return choose(plan, estimate, lambda p: calibrate(p, epsilon, delta, tight=tight))
+
+
+def _least_of_curves(plan: Plan, epsilon: float, delta: float) -> tuple[float, list[str]]:
+    """The least noise by any accountant of curves, infinite if all refuse, with their reasons."""
+    best, refusals = math.inf, []
+    for name, search in _SEARCHES.items():
+        try:
+            best = min(best, search(plan, epsilon, delta))
+        except UnsupportedError as refusal:
+            refusals.append(f"{name}: {refusal}")
+    return best, refusals
 
 
 def _gaussian_noise(plan: Plan, epsilon: float, delta: float) -> float:

@@ -29,6 +29,7 @@ __all__ = [
     "Point",
     "estimated_epsilon",
     "estimated_noise",
+    "is_likely",
     "least_epsilon",
     "least_noise",
     "prove",
@@ -39,6 +40,7 @@ BAND = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 _BAND_PATHS = 20_000
 _PATHS = 30.0  # times 1/δ: the limit of a sample without any loss is then δ/2
 _TIGHT_PATHS = 100.0
+_ROUGH_PILOTS = 500
 _PILOTS = 2000
 _TIGHT_PILOTS = 10_000
 # Aim below δ by about two standard deviations of the limit, so that a second attempt is rare.
@@ -155,15 +157,33 @@ def prove(
 
 
 def estimated_noise(
-    plan: Plan, route: SampledRoute, epsilon: float, delta: float, *, tight: bool = False
+    plan: Plan,
+    route: SampledRoute,
+    epsilon: float,
+    delta: float,
+    *,
+    tight: bool = False,
+    rough: bool = False,
+    near: float = 1.0,
 ) -> float:
-    """The noise at which certification should just succeed. It is not certified."""
+    """The noise at which certification should just succeed. It is not certified.
+
+    Args:
+        plan: With or without noise.
+        route: What would certify it.
+        epsilon: ε.
+        delta: δ.
+        tight: As it would be certified.
+        rough: To one per cent or two only, for rankings.
+        near: A guess.
+    """
     limit = _limit(route, delta, tight)
-    if limit(1e6, epsilon, 500) > _AIM * delta:
+    if plan.extra and limit(1e6, epsilon, _ROUGH_PILOTS) > _AIM * delta:
         raise PlanError(
             f"the releases beside training already cost more than ε = {epsilon} at δ = {delta}."
         )
-    return _root(lambda noise, pilots: limit(noise, epsilon, pilots), _AIM * delta, tight)
+    pilots = _pilots(tight, rough)
+    return _root(lambda noise, n: limit(noise, epsilon, n), _AIM * delta, pilots, near)
 
 
 def estimated_epsilon(
@@ -171,7 +191,20 @@ def estimated_epsilon(
 ) -> float:
     """The ε at which certification should just succeed. It is not certified."""
     limit, noise = _limit(route, delta, tight), effective_noise(plan)
-    return _root(lambda epsilon, pilots: limit(noise, epsilon, pilots), _AIM * delta, tight)
+    pilots = _pilots(tight, rough=False)
+    return _root(lambda epsilon, n: limit(noise, epsilon, n), _AIM * delta, pilots, 1.0)
+
+
+def is_likely(
+    plan: Plan, route: SampledRoute, epsilon: float, delta: float, *, tight: bool = False
+) -> bool:
+    """Whether the plan's noise should suffice for (ε, δ) to be proved. It is not proved."""
+    limit = _limit(route, delta, tight)
+    return limit(effective_noise(plan), epsilon, _pilots(tight, rough=False)) <= _AIM * delta
+
+
+def _pilots(tight: bool, rough: bool) -> int:
+    return _ROUGH_PILOTS if rough else _TIGHT_PILOTS if tight else _PILOTS
 
 
 def _limit(route: SampledRoute, delta: float, tight: bool) -> Callable[[float, float, int], float]:
@@ -189,30 +222,31 @@ def _limit(route: SampledRoute, delta: float, tight: bool) -> Callable[[float, f
     return limit
 
 
-def _root(limit: Callable[[float, int], float], target: float, tight: bool) -> float:
+def _root(limit: Callable[[float, int], float], target: float, pilots: int, near: float) -> float:
     """Where a decreasing function falls to the target: bracketed with few pilots, solved with many."""
-    low = high = 1.0
-    while limit(high, 500) > target:
+    low = high = near
+    while limit(high, _ROUGH_PILOTS) > target:
         low, high = high, 2 * high
         if high > 1e6:
             raise UnsupportedError("no noise multiplier and no ε below a million is enough.")
-    while low == high or limit(low, 500) <= target:
+    while low == high or limit(low, _ROUGH_PILOTS) <= target:
         low, high = low / 2, low
         if low < 1e-4:
             raise UnsupportedError(
                 "hardly any noise is needed for this budget: are ε and δ meant to be so large?"
             )
-    pilots = _TIGHT_PILOTS if tight else _PILOTS
 
     def excess(x: float) -> float:
         return math.log(limit(x, pilots) / target)
 
-    low, high = low / 1.05, high * 1.05  # the bracket was a rough one
-    while excess(high) > 0:
-        high *= 1.2
-    while excess(low) <= 0:
-        low /= 1.2
-    return float(brentq(excess, low, high, rtol=1e-3, xtol=1e-6))
+    if pilots > _ROUGH_PILOTS:
+        low, high = low / 1.05, high * 1.05  # the bracket was a rough one
+        while excess(high) > 0:
+            high *= 1.2
+        while excess(low) <= 0:
+            low /= 1.2
+    tolerance = 1e-3 if pilots > _ROUGH_PILOTS else 1e-2
+    return float(brentq(excess, low, high, rtol=tolerance, xtol=1e-6))
 
 
 def _paths(route: SampledRoute, delta: float, tight: bool) -> int:
