@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from antiphon.accounting import conditioned_route, pld, unamplified
+from antiphon.accounting import conditioned_route, pld, rdp, unamplified
 from antiphon.accounting.account import Account
 from antiphon.errors import UnsupportedError
 from antiphon.plan import Plan
@@ -12,6 +12,7 @@ __all__ = ["ROUTES", "best_account", "open_routes"]
 ROUTES: dict[str, Callable[[Plan], Account]] = {
     "gaussian": unamplified.account,
     "pld": pld.account,
+    "rdp": rdp.account,
     "conditioned": conditioned_route.account,
 }
 
