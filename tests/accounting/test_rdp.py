@@ -16,6 +16,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from antiphon.accounting import pld, rdp, unamplified
+from antiphon.accounting.calibrate import calibrate
 from antiphon.accounting.renyi import fixed_size_rdp
 from antiphon.accounting.routes import best_account
 from antiphon.errors import UnsupportedError
@@ -92,6 +93,16 @@ def test_a_pure_release_beside_correlated_noise_has_a_bound_now():
     assert found.route == "rdp"
     alone = unamplified.account(plan(FullBatch(), 8, noise=9.0, mechanism=LambdaCGD(0.5)))
     assert found.profile.epsilon(1e-5) > alone.profile.epsilon(1e-5)
+
+
+def test_calibration_falls_back_on_rényi_divergences():
+    question = plan(FullBatch(), 8, noise=None, mechanism=LambdaCGD(0.5), extra=(PureRelease(0.1),))
+    found = calibrate(question, 2.0, 1e-5)
+    assert best_account(found, 1e-5).profile.epsilon(1e-5) == pytest.approx(2.0, rel=1e-3)
+    assert best_account(found, 1e-5).profile.epsilon(1e-5) <= 2.0
+    spent = plan(FullBatch(), 8, noise=None, extra=(PureRelease(5.0),))
+    with pytest.raises(UnsupportedError, match="rdp: no noise below"):
+        calibrate(spent, 1.0, 1e-5)
 
 
 def test_without_amplification_the_curve_is_a_line():

@@ -19,7 +19,7 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import Poisson
 
-__all__ = ["FINE", "account", "compose"]
+__all__ = ["FINE", "account", "compose", "fine_grid"]
 
 FINE = 1e-4  # grid of the privacy loss, refined where many steps compose
 
@@ -38,7 +38,7 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
         zero-out [ZhuWang19]; for replace-one dp-accounting's pair. Fixed size: see
         `antiphon.accounting.fixed_size`.
     """
-    width = grid or _grid(plan)
+    width = grid or fine_grid(plan)
     step = repeated_step(plan)
     whole = compose(plan, width)
     return Account(
@@ -133,7 +133,7 @@ def _extra(event: Event, width: float) -> PrivacyLossDistribution:
     )
 
 
-def _grid(plan: Plan) -> float:
+def fine_grid(plan: Plan) -> float:
     """A grid fine enough that rounding costs less than a thousandth of ε.
 
     Connecting the dots adds variance of up to width²/4 to each step's loss, which itself has about
