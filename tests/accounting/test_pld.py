@@ -162,13 +162,11 @@ def test_the_benchmark_plans_are_calibrated_with_few_fine_evaluations(
     assert certified.epsilon(budget[1]) <= budget[0]
 
 
-def test_calibration_beside_a_costly_release_and_at_its_limits():
+def test_calibration_beside_a_costly_release():
     found = calibrate(plan(Poisson(0.01), 100, extra=(PureRelease(0.9),)), 1.0, 1e-5)
     assert pld.account(found).profile.epsilon(1e-5) <= 1.0
     less = found.with_noise(found.noise_multiplier * 0.998)
     assert pld.account(less).profile.epsilon(1e-5) > 1.0
-    with pytest.raises(PlanError, match="hardly any noise"):
-        calibrate(plan(Poisson(1e-4), 1), 50.0, 1e-2)
 
 
 def test_the_search_for_noise_brackets_from_either_side():

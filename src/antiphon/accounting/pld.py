@@ -1,7 +1,8 @@
 """Privacy loss distributions, composed by Google's dp-accounting, for noise independent between steps."""
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, reduce
 
 import numpy as np
 from dp_accounting import NeighboringRelation
@@ -13,15 +14,18 @@ from antiphon.accounting.account import Account, effective_noise
 from antiphon.accounting.fixed_size import profiles
 from antiphon.accounting.profile import NumericalProfile
 from antiphon.accounting.steps import Step, repeated_step
+from antiphon.accounting.unamplified import gaussian_parameter
+from antiphon.errors import UnsupportedError
 from antiphon.events import Event, GaussianRelease
 from antiphon.linalg import Series
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import Poisson
 
-__all__ = ["FINE", "account", "compose", "fine_grid"]
+__all__ = ["FINE", "account", "compose", "fine_grid", "together"]
 
 FINE = 1e-4  # grid of the privacy loss, refined where many steps compose
+_MOST_POINTS = 4_000_000
 
 
 def account(plan: Plan, *, grid: float | None = None) -> Account:
@@ -57,15 +61,32 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
 
 
 def compose(plan: Plan, width: float) -> PrivacyLossDistribution:
-    """The privacy loss of the whole plan on a grid of ``width``."""
-    step = repeated_step(plan)
+    """The privacy loss of the whole plan on a grid of ``width``; of one Gaussian if nothing amplifies."""
     # dp-accounting takes logarithms of sums that may be 0: its warnings are about terms that vanish.
     with np.errstate(all="ignore"):
-        loss = _loss(step, width)
-        whole = loss.self_compose(step.count) if step.count > 1 else loss
+        try:
+            step = repeated_step(plan)
+        except UnsupportedError:
+            whole = _extra(GaussianRelease(gaussian_parameter(plan)), width)
+        else:
+            loss = _loss(step, width)
+            whole = loss.self_compose(step.count) if step.count > 1 else loss
         for event in plan.extra:
             whole = whole.compose(_extra(event, width))
     return whole
+
+
+def together(plans: Sequence[Plan]) -> NumericalProfile:
+    """The profile of several plans that were all fixed before the first one started.
+
+    Guarantee:
+        As `account`, for all of them; a plan without amplification is one Gaussian release. The plans'
+        gradients may depend on each other's results, the plans themselves may not.
+    """
+    width = min(fine_grid(plan) for plan in plans)
+    with np.errstate(all="ignore"):
+        whole = reduce(lambda a, b: a.compose(b), [compose(plan, width) for plan in plans])
+    return NumericalProfile(lambda epsilon: float(whole.get_delta_for_epsilon(epsilon)))
 
 
 def _loss(step: Step, width: float) -> PrivacyLossDistribution:
@@ -81,6 +102,7 @@ def _poisson(rate: float, noise: float, width: float) -> PrivacyLossDistribution
     """As dp-accounting's, three times faster: its inverse privacy loss is computed point by point."""
     low, high = poisson.reach(rate, noise)
     first, last = math.floor(low / width), math.ceil(high / width)
+    last = min(last, first + _MOST_POINTS)  # larger losses count as infinite
     grid = np.arange(first, last + 1)
     forth = poisson.profiles(rate, noise, np.float64(width) * grid).forth
     back = poisson.profiles(rate, noise, -np.float64(width) * grid[::-1]).back
