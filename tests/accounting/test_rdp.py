@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from antiphon.accounting import pld, rdp, unamplified
 from antiphon.accounting.calibrate import calibrate
-from antiphon.accounting.renyi import fixed_size_rdp
+from antiphon.accounting.renyi import fixed_size_rdp, poisson_rdp
 from antiphon.accounting.routes import best_account
 from antiphon.errors import UnsupportedError
 from antiphon.events import GaussianRelease, PureRelease
@@ -183,6 +183,20 @@ def test_epsilon_falls_with_noise_and_grows_with_steps():
     assert epsilon(noise=1.1) < epsilon() < epsilon(steps=101)
     assert epsilon(noise=1e4) < 0.01
     assert math.isfinite(epsilon(noise=0.2))
+
+
+@pytest.mark.parametrize("rate", [1e-7, 1e-3, 0.5, 0.999])
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0, 10.0, 1e3, 1e6])
+def test_sum_and_integral_agree_and_no_order_is_below_a_smaller_one(rate, sigma):
+    orders = (1.5, 2.0, 2.5, 3.0, 8.0, 31.0, 64.0)
+    values = np.array(rdp._poisson(rate, sigma, orders))
+    assert (values > 0).all()
+    assert (np.diff(values) > 0).all()
+    integral = poisson_rdp(rate, sigma, orders)
+    near = integral < math.inf
+    assert np.minimum(integral, 0.5 * np.array(orders) / sigma**2)[near] == pytest.approx(
+        values[near], rel=5e-3
+    )
 
 
 def test_tiny_divergences_never_round_to_nothing():

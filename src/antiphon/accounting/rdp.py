@@ -112,17 +112,18 @@ def _poisson(rate: float, noise: float, orders: tuple[float, ...]) -> tuple[floa
 
     At integer orders (α - 1) D_α is the logarithm of a finite sum [MironovTalwarZhang19, Sec. 3.3], which
     dp-accounting adds up; the allowance covers the rounding of its logarithms, a few 1e-16 of numbers up to
-    α log(α/rate). Other orders: see `antiphon.accounting.renyi`.
+    α log(α/rate). Other orders, and divergences as small as that: see `antiphon.accounting.renyi`.
     """
     alphas = np.array(orders)
     whole = alphas == np.floor(alphas)
-    found = np.empty(len(alphas))
-    found[~whole] = poisson_rdp(rate, noise, alphas[~whole].tolist())
+    found = np.full(len(alphas), math.inf)
     if whole.any():
         event = PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
         sums = RdpAccountant(alphas[whole].tolist()).compose(event).rdp
         allowance = 1e-12 * alphas[whole] * (1 - math.log(rate)) / (alphas[whole] - 1)
         found[whole] = sums * (1 + 1e-12) + allowance
+        whole[whole] = allowance < 1e-3 * sums  # else the integral is sharper
+    found[~whole] = np.minimum(found[~whole], poisson_rdp(rate, noise, alphas[~whole].tolist()))
     return tuple(np.minimum(0.5 * alphas / noise**2, found).tolist())
 
 
