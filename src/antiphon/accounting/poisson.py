@@ -1,7 +1,7 @@
 """One step on a Poisson batch, as a pair of profiles: a Gaussian mixture against one Gaussian.
 
 With M = (1 - r) N(0, κ²) + r N(1, κ²), Q = N(0, κ²) and Φ the Gaussian profile of 1/κ, both directions are
-exact at every e, also negative ones [ZhuWang19; BalleBartheGaboardi18, Thm. 8]:
+exact at every e, also negative ones [ZhuWang19; BalleBartheGaboardi18]:
 
 - M against Q: M - e^e Q = r (P - e^a Q) with e^a = (e^e - 1 + r)/r, so the divergence is r Φ(a); where
   e^e <= 1 - r it is 1 - e^e, since M is above e^e Q everywhere;

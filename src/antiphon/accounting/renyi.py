@@ -1,8 +1,10 @@
 """Rényi divergences of one step from its two profiles, at any order above 1.
 
-For any P and Q, with H(x) = E[(P - xQ)+] and H' that of Q and P [BalleBartheGaboardi18, Thm. 6],
+For any P and Q, with H(x) = E[(P - xQ)+] and H' that of Q and P [BalleBartheGaboardi18],
 
-    exp((α - 1) D_α(P ‖ Q)) = 1 + α(α - 1) ∫_1^∞ [x^(α-2) H(x) + x^(-α-1) H'(x)] dx.
+    exp((α - 1) D_α(P ‖ Q)) = 1 + α(α - 1) ∫_1^∞ [x^(α-2) H(x) + x^(-α-1) H'(x)] dx:
+
+Taylor's formula for x^α at 1, of second derivative α(α - 1) x^(α-2), with the mean under Q taken inside.
 
 H is convex in x, so between two points it lies below the chord of any upper bounds at these points: the
 integral of the chords is a bound, whatever the grid. Beyond the grid a Gaussian tail is added. This serves
