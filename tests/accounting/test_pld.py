@@ -8,8 +8,8 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from antiphon.accounting import pld, unamplified
-from antiphon.accounting import calibrate, most_steps
+from antiphon.accounting import calibrate, most_steps, pld, unamplified
+from antiphon.accounting.calibrate import _bracket, _pld_noise, _secant
 from antiphon.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from antiphon.accounting.routes import best_account
 from antiphon.errors import PlanError, UnsupportedError
@@ -126,6 +126,52 @@ def test_calibration_meets_the_published_noise_and_is_certified(sampling, steps,
     assert best_account(found, delta).profile.epsilon(delta) <= epsilon
     less = found.with_noise(found.noise_multiplier * 0.995)
     assert best_account(less, delta).profile.epsilon(delta) > epsilon
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "budget", "wanted"),
+    [
+        (256 / 60_000, 4688, (1.0, 1e-5), 1.3065),
+        (256 / 60_000, 4688, (8.0, 1e-5), 0.5645),
+        (0.01, 1000, (3.0, 1e-6), 0.8653),
+        (0.01, 10_000, (3.0, 1e-6), 1.7084),
+        (1.0, 100, (1.0, 1e-5), 37.306),
+    ],
+)
+def test_the_benchmark_plans_are_calibrated_with_few_fine_evaluations(
+    monkeypatch, rate, steps, budget, wanted
+):
+    seen, account = [], pld.account
+
+    def counting(question, *, grid=None):
+        seen.append(grid)
+        return account(question, grid=grid)
+
+    monkeypatch.setattr(pld, "account", counting)
+    noise = _pld_noise(plan(Poisson(rate), steps, n=60_000), *budget)
+    assert noise == pytest.approx(wanted, rel=1e-4)
+    assert seen.count(None) <= 3
+    assert len(seen) <= 12
+    certified = account(plan(Poisson(rate), steps, noise=noise, n=60_000)).profile
+    assert certified.epsilon(budget[1]) <= budget[0]
+
+
+def test_calibration_beside_a_costly_release():
+    found = calibrate(plan(Poisson(0.01), 100, extra=(PureRelease(0.9),)), 1.0, 1e-5)
+    assert pld.account(found).profile.epsilon(1e-5) <= 1.0
+    less = found.with_noise(found.noise_multiplier * 0.998)
+    assert pld.account(less).profile.epsilon(1e-5) > 1.0
+
+
+def test_the_search_for_noise_brackets_from_either_side():
+    for root in (-3.0, 0.01, 4.0):
+        low, high = _bracket(lambda x, root=root: 20 * (root - x) + (root - x) ** 3, 0.0)
+        assert low < root <= high
+        found, slope = _secant(lambda x, root=root: 20 * (root - x) + (root - x) ** 3, low, high)
+        assert found == pytest.approx(root, abs=1e-4)
+        assert slope == pytest.approx(-20, rel=0.3)
+    with pytest.raises(UnsupportedError, match="no noise below a multiplier of a million"):
+        _bracket(lambda x: 1.0, 0.0)
 
 
 def test_a_banded_encoder_under_cyclic_poisson_is_dp_sgd_of_one_group():

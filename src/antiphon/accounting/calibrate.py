@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 from rich.console import Console
-from scipy.optimize import brentq
 
-from antiphon.accounting import conditioned, pld
+from antiphon.accounting import conditioned, pld, rdp
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
@@ -19,6 +19,7 @@ from antiphon.sampling import Poisson
 __all__ = ["calibrate", "choose_mechanism"]
 
 _COARSE = 1e-3
+_MOST = 1e6  # more noise than any training can bear
 # Noise found is at most this much above the least that its accountant would certify.
 _SLACK = 2e-4
 # Monte Carlo takes minutes and proves a single point: it must promise this share of the noise or less.
@@ -102,6 +103,8 @@ def _least_of_curves(plan: Plan, epsilon: float, delta: float) -> tuple[float, l
     """The least noise by any accountant of curves, infinite if all refuse, with their reasons."""
     best, refusals = math.inf, []
     for name, search in _SEARCHES.items():
+        if best < math.inf and name == "rdp":
+            break  # the others are at least as tight wherever they have an answer
         try:
             best = min(best, search(plan, epsilon, delta))
         except UnsupportedError as refusal:
@@ -127,52 +130,105 @@ def _gaussian_noise(plan: Plan, epsilon: float, delta: float) -> float:
 
 
 def _pld_noise(plan: Plan, epsilon: float, delta: float) -> float:
-    """Bracket and solve on a coarse grid, then certify on the fine one."""
+    """Bracket by Rényi divergences, solve on a coarse grid, certify on the fine one."""
 
-    def excess(noise: float, grid: float | None) -> float:
-        profile = pld.account(plan.with_noise(noise), grid=grid).profile
+    @cache
+    def excess(log_noise: float, grid: float | None) -> float:
+        profile = pld.account(plan.with_noise(math.exp(log_noise)), grid=grid).profile
         return math.log(max(profile.delta(epsilon), 1e-300)) - math.log(delta)
 
-    low, high = _bracket(lambda noise: excess(noise, _COARSE))
-    coarse = float(brentq(lambda x: excess(x, _COARSE), low, high, rtol=1e-4))
-    # The coarse answer is a little too large; log δ is nearly linear in log κ, so few fine steps suffice.
-    noise, value, slope = coarse, excess(coarse, None), -20.0
+    high = _renyi_noise(plan, epsilon, delta)
+    grid = min(_COARSE, 10 * pld.fine_grid(plan.with_noise(math.exp(high))))
+    low, high = _bracket(lambda x: excess(x, grid), high)
+    noise, slope = _secant(lambda x: excess(x, grid), low, high)
+    # The coarse answer is a little too large; log δ is nearly linear in log κ, with the same slope.
+    value = excess(noise, None)
     for _ in range(6):
-        if -0.5 * _SLACK * abs(slope) <= value <= 0:
+        if 0.5 * _SLACK * slope <= value <= 0:
             break
-        # Aim a little inside the budget.
-        step = (value + 0.2 * _SLACK * abs(slope)) / slope
-        moved = noise * math.exp(-step)
+        moved = noise - (value - 0.2 * _SLACK * slope) / slope  # aim a little inside the budget
         after = excess(moved, None)
-        if after != value and moved != noise:
-            slope = (after - value) / math.log(moved / noise)
+        if abs(moved - noise) > _SLACK and (after - value) * (moved - noise) < 0:
+            slope = (after - value) / (moved - noise)
         noise, value = moved, after
     while value > 0:
-        noise *= 1 + _SLACK
+        noise += _SLACK
         value = excess(noise, None)
-    return noise
+    return math.exp(noise)
 
 
-def _bracket(excess: Callable[[float], float]) -> tuple[float, float]:
-    """Two noises, a factor of two apart, between which the coarse answer lies."""
-    noise = 1.0
-    if excess(noise) > 0:
-        while excess(2 * noise) > 0:
-            noise *= 2
-            if noise > 1e6:
-                raise UnsupportedError("no noise below a multiplier of a million is enough.")
-        return noise, 2 * noise
-    while excess(noise / 2) <= 0:
-        noise /= 2
-        if noise < 1e-3:
+def _rdp_noise(plan: Plan, epsilon: float, delta: float) -> float:
+    def enough(log_noise: float) -> bool:
+        profile = rdp.account(plan.with_noise(math.exp(log_noise))).profile
+        return profile.delta(epsilon) <= delta
+
+    low, high = math.log(1e-3), math.log(_MOST)
+    if not enough(high):
+        raise UnsupportedError("no noise below a multiplier of a million is enough.")
+    while high - low > 0.5 * _SLACK:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return math.exp(high)
+
+
+def _renyi_noise(plan: Plan, epsilon: float, delta: float) -> float:
+    """Logarithm of a noise about as large as Rényi divergences ask for: a start, not a certificate.
+
+    It is mostly a few percent too large. Where even much noise is not enough for them, 0.
+    """
+    orders = (*range(2, 33), 40, 64, 128, 256)
+
+    def enough(log_noise: float) -> bool:
+        spent = rdp.curve(plan.with_noise(math.exp(log_noise)), orders)
+        return rdp.delta_of(spent, epsilon, orders) <= delta
+
+    low, high = math.log(1e-3), math.log(_MOST)
+    if not enough(high):
+        return 0.0
+    while high - low > 0.02:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _bracket(excess: Callable[[float], float], high: float) -> tuple[float, float]:
+    """Logarithms of two noises between which the answer lies, searched from ``high``."""
+    low, step = high, 0.08
+    while excess(high) > 0:
+        low, high, step = high, high + step, 2 * step
+        if high > math.log(_MOST):
+            raise UnsupportedError("no noise below a multiplier of a million is enough.")
+    while excess(low) <= 0:
+        low, high, step = low - step, low, 2 * step
+        if low < math.log(1e-3):
             raise PlanError(
                 "hardly any noise is needed for this budget: is ε meant to be so large?"
             )
-    return noise / 2, noise
+    return low, high
+
+
+def _secant(excess: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """The root of a falling, nearly linear function, and its slope there."""
+    below, above = excess(low), excess(high)
+    slope = (above - below) / (high - low)
+    for _ in range(20):
+        root = high - above / slope
+        if not low < root < high:
+            root = (low + high) / 2
+        value = excess(root)
+        if value > 0:
+            low, below, moved = root, value, root - low
+        else:
+            high, above, moved = root, value, high - root
+        slope = (above - below) / (high - low)
+        if min(abs(value / slope), moved) < 0.25 * _SLACK:
+            break
+    return (high if abs(above) < below else low), slope
 
 
 _SEARCHES: dict[str, Callable[[Plan, float, float], float]] = {
     "gaussian": _gaussian_noise,
     "pld": _pld_noise,
     "conditioned": conditioned.least_noise,
+    "rdp": _rdp_noise,
 }

@@ -23,6 +23,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_mu",
     "gaussian_trade_off",
+    "log_gaussian_delta",
 ]
 
 
@@ -41,7 +42,7 @@ def gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
     if not (values >= 0).all():
         raise PlanError(f"μ must be non-negative; got {mu!r}.")
     with np.errstate(over="ignore", invalid="ignore"):
-        delta = np.exp(_log_delta(np.where(values > 0, values, 1.0), epsilon))
+        delta = np.exp(log_gaussian_delta(np.where(values > 0, values, 1.0), epsilon))
     return np.where(values > 0, delta, -np.expm1(np.minimum(epsilon, 0.0)))
 
 
@@ -63,7 +64,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     # Φ(μ/2 - ε/μ) <= δ is enough, which gives an ε that is surely large enough.
     high = mu * (mu / 2 - float(ndtri(delta))) + 1e-9
     target = math.log(delta)
-    root = brentq(lambda e: float(_log_delta(mu, e)) - target, 0.0, high, xtol=1e-14, rtol=1e-14)
+    root = brentq(
+        lambda e: float(log_gaussian_delta(mu, e)) - target, 0.0, high, xtol=1e-14, rtol=1e-14
+    )
     epsilon = float(root)
     while gaussian_delta(mu, epsilon) > delta:
         epsilon += 1e-13 * max(1.0, epsilon)
@@ -84,7 +87,13 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
         high *= 2
     target = math.log(delta)
     mu = float(
-        brentq(lambda m: float(_log_delta(m, epsilon)) - target, low, high, xtol=1e-16, rtol=1e-14)
+        brentq(
+            lambda m: float(log_gaussian_delta(m, epsilon)) - target,
+            low,
+            high,
+            xtol=1e-16,
+            rtol=1e-14,
+        )
     )
     while gaussian_delta(mu, epsilon) > delta:
         mu *= 1 - 1e-14
@@ -117,7 +126,8 @@ def check_delta(delta: float) -> None:
         )
 
 
-def _log_delta(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
+def log_gaussian_delta(mu: ArrayLike, epsilon: ArrayLike) -> NDArray[np.float64]:
+    """Logarithm of `gaussian_delta`, for μ > 0 and also where δ itself is below the smallest float."""
     mu, epsilon = np.asarray(mu, dtype=np.float64), np.asarray(epsilon, dtype=np.float64)
     upper = log_ndtr(mu / 2 - epsilon / mu)
     ratio = epsilon + log_ndtr(-mu / 2 - epsilon / mu) - upper

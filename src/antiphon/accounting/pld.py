@@ -1,27 +1,31 @@
 """Privacy loss distributions, composed by Google's dp-accounting, for noise independent between steps."""
 
 import math
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, reduce
 
 import numpy as np
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import common, pld_pmf, privacy_loss_distribution
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-from antiphon.accounting.account import Account, effective_noise, is_independent
+from antiphon.accounting import poisson
+from antiphon.accounting.account import Account, effective_noise
 from antiphon.accounting.fixed_size import profiles
 from antiphon.accounting.profile import NumericalProfile
+from antiphon.accounting.steps import Step, repeated_step
+from antiphon.accounting.unamplified import gaussian_parameter
 from antiphon.errors import UnsupportedError
 from antiphon.events import Event, GaussianRelease
-from antiphon.mechanisms import Banded
-from antiphon.participation import Once
+from antiphon.linalg import Series
 from antiphon.plan import Plan
 from antiphon.relations import Relation
-from antiphon.sampling import CyclicPoisson, FixedSize, Poisson
+from antiphon.sampling import Poisson
 
-__all__ = ["FINE", "account"]
+__all__ = ["FINE", "account", "compose", "fine_grid", "together"]
 
 FINE = 1e-4  # grid of the privacy loss, refined where many steps compose
+_MOST_POINTS = 4_000_000
 
 
 def account(plan: Plan, *, grid: float | None = None) -> Account:
@@ -38,18 +42,17 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
         zero-out [ZhuWang19]; for replace-one dp-accounting's pair. Fixed size: see
         `antiphon.accounting.fixed_size`.
     """
-    width = grid or _grid(plan)
-    step, count, theorem, references = _step(plan, width)
-    # dp-accounting takes logarithms of sums that may be 0: its warnings are about terms that vanish.
-    with np.errstate(all="ignore"):
-        whole = step.self_compose(count) if count > 1 else step
-        for event in plan.extra:
-            whole = whole.compose(_extra(event, width))
+    width = grid or fine_grid(plan)
+    step = repeated_step(plan)
+    whole = compose(plan, width)
     return Account(
         route="pld",
         profile=NumericalProfile(lambda epsilon: float(whole.get_delta_for_epsilon(epsilon))),
-        theorem=f"{theorem}, {count} times composed as privacy loss distributions on a grid of {width:g}",
-        references=(*references, "Doroshenko22"),
+        theorem=(
+            f"{step.theorem}, {step.count} times composed as privacy loss distributions on a grid of "
+            f"{width:g}"
+        ),
+        references=(*step.references, "Doroshenko22"),
         # A pure release is counted at its worst, which its own mechanism need not reach.
         is_tight=isinstance(plan.sampling, Poisson)
         and plan.relation != Relation.REPLACE_ONE
@@ -57,53 +60,64 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
     )
 
 
-def _step(plan: Plan, width: float) -> tuple[PrivacyLossDistribution, int, str, tuple[str, ...]]:
-    """One step's privacy loss, how often it happens to a unit, why, and by whom."""
-    noise, relation = effective_noise(plan), Relation.of(plan.relation)
-    mechanism, sampling = plan.known_mechanism(), plan.sampling
-    match sampling:
-        case CyclicPoisson(rate, cycle):
-            if not (isinstance(mechanism, Banded) and len(mechanism.coef) <= cycle):
-                raise UnsupportedError(
-                    f"cyclic Poisson sampling amplifies encoders of at most {cycle} bands, so that steps "
-                    f"of one group share no noise; this mechanism is {mechanism}. Use Banded with at most "
-                    f"{cycle} coefficients, or a longer cycle."
-                )
-            norm = float(mechanism.sensitivity(plan.steps, Once()))
-            loss = _poisson(rate, noise / norm, relation, width)
-            rounds = -(-plan.steps // cycle)
-            return loss, rounds, "subsampled Gaussians of one group", ("Banded23", "ZhuWang19")
-        case Poisson(rate) if is_independent(mechanism, plan.steps):
-            scale = float(mechanism.encoder(1)[0, 0])
-            loss = _poisson(rate, noise / abs(scale), relation, width)
-            return loss, plan.steps, "Poisson-subsampled Gaussians", ("ZhuWang19",)
-        case FixedSize(batch) if is_independent(mechanism, plan.steps):
-            if relation is Relation.ADD_REMOVE:
-                raise UnsupportedError(
-                    "fixed-size batches have no amplified bound for add-remove: with one record more, every"
-                    " batch is drawn from other data. Use relation='zero-out' or 'replace-one', or Poisson "
-                    "sampling."
-                )
-            if batch == plan.n:
-                raise UnsupportedError(
-                    "a batch of all records is FullBatch(); its accounting is exact."
-                )
-            scale = abs(float(mechanism.encoder(1)[0, 0]))
-            loss = _fixed_size(batch / plan.n, noise / scale, relation, width)
-            theorem = f"fixed-size batches without replacement under {relation}"
-            return loss, plan.steps, theorem, ("BalleBartheGaboardi18",)
-        case _:
-            raise UnsupportedError(
-                "the PLD accountant composes independent noise under Poisson or FixedSize sampling, and "
-                f"banded encoders under CyclicPoisson; this plan has {mechanism} under {sampling}, whose "
-                "steps are not independent."
-            )
+def compose(plan: Plan, width: float) -> PrivacyLossDistribution:
+    """The privacy loss of the whole plan on a grid of ``width``; of one Gaussian if nothing amplifies."""
+    # dp-accounting takes logarithms of sums that may be 0: its warnings are about terms that vanish.
+    with np.errstate(all="ignore"):
+        try:
+            step = repeated_step(plan)
+        except UnsupportedError:
+            whole = _extra(GaussianRelease(gaussian_parameter(plan)), width)
+        else:
+            loss = _loss(step, width)
+            whole = loss.self_compose(step.count) if step.count > 1 else loss
+        for event in plan.extra:
+            whole = whole.compose(_extra(event, width))
+    return whole
+
+
+def together(plans: Sequence[Plan]) -> NumericalProfile:
+    """The profile of several plans that were all fixed before the first one started.
+
+    Guarantee:
+        As `account`, for all of them; a plan without amplification is one Gaussian release. The plans'
+        gradients may depend on each other's results, the plans themselves may not.
+    """
+    width = min(fine_grid(plan) for plan in plans)
+    with np.errstate(all="ignore"):
+        whole = reduce(lambda a, b: a.compose(b), [compose(plan, width) for plan in plans])
+    return NumericalProfile(lambda epsilon: float(whole.get_delta_for_epsilon(epsilon)))
+
+
+def _loss(step: Step, width: float) -> PrivacyLossDistribution:
+    if step.is_fixed_size:
+        return _fixed_size(step.rate, step.noise, step.relation, width)
+    if step.relation is Relation.REPLACE_ONE or step.rate == 1:
+        return _theirs(step.rate, step.noise, step.relation, width)
+    return _poisson(step.rate, step.noise, width)
 
 
 @lru_cache(maxsize=64)
-def _poisson(
-    rate: float, noise: float, relation: Relation, width: float
-) -> PrivacyLossDistribution:
+def _poisson(rate: float, noise: float, width: float) -> PrivacyLossDistribution:
+    """As dp-accounting's, three times faster: its inverse privacy loss is computed point by point."""
+    low, high = poisson.reach(rate, noise)
+    first, last = math.floor(low / width), math.ceil(high / width)
+    last = min(last, first + _MOST_POINTS)  # larger losses count as infinite
+    grid = np.arange(first, last + 1)
+    forth = poisson.profiles(rate, noise, np.float64(width) * grid).forth
+    back = poisson.profiles(rate, noise, -np.float64(width) * grid[::-1]).back
+    return PrivacyLossDistribution(
+        _connect(width, first, last, forth), _connect(width, -last, -first, back)
+    )
+
+
+def _connect(width: float, first: int, last: int, deltas: Series) -> pld_pmf.PLDPmf:
+    decreasing = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, decreasing)
+
+
+@lru_cache(maxsize=64)
+def _theirs(rate: float, noise: float, relation: Relation, width: float) -> PrivacyLossDistribution:
     neighbours = (
         NeighboringRelation.REPLACE_ONE
         if relation is Relation.REPLACE_ONE
@@ -124,14 +138,10 @@ def _fixed_size(
     # Beyond the largest privacy loss of a Gaussian at 40 standard deviations nothing is left to count.
     mu = 2 / noise
     reach = math.ceil(min(mu * (mu / 2 + 12) + 1, 200.0) / width)
-    rounded = np.arange(-reach, reach + 1)
-    forth, back = profiles(rate, noise, relation, np.float64(width) * rounded)
-
-    def pmf(deltas: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pld_pmf.PLDPmf:
-        decreasing = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-        return pld_pmf.create_pmf_pessimistic_connect_dots(width, rounded, decreasing)
-
-    return PrivacyLossDistribution(pmf(forth), pmf(back))
+    forth, back = profiles(rate, noise, relation, width * np.arange(-reach, reach + 1.0))
+    return PrivacyLossDistribution(
+        _connect(width, -reach, reach, forth), _connect(width, -reach, reach, back)
+    )
 
 
 def _extra(event: Event, width: float) -> PrivacyLossDistribution:
@@ -145,7 +155,7 @@ def _extra(event: Event, width: float) -> PrivacyLossDistribution:
     )
 
 
-def _grid(plan: Plan) -> float:
+def fine_grid(plan: Plan) -> float:
     """A grid fine enough that rounding costs less than a thousandth of ε.
 
     Connecting the dots adds variance of up to width²/4 to each step's loss, which itself has about

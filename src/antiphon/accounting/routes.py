@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from antiphon.accounting import conditioned, mixture, pld, unamplified
+from antiphon.accounting import conditioned, mixture, pld, rdp, unamplified
 from antiphon.accounting.account import Account
 from antiphon.accounting.sampled import SampledRoute
 from antiphon.errors import UnsupportedError
@@ -17,6 +17,7 @@ __all__ = ["ROUTES", "SAMPLED", "best_account", "open_routes", "sampled_routes"]
 ROUTES: dict[str, Callable[[Plan], Account]] = {
     "gaussian": unamplified.account,
     "pld": pld.account,
+    "rdp": rdp.account,
     "conditioned": conditioned.account,
 }
 
