@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scipy.optimize import brentq
 
-from antiphon.accounting import conditioned_route, pld
+from antiphon.accounting import conditioned_route, pld, shuffling
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
 from antiphon.accounting.routes import ROUTES, best_account
 from antiphon.accounting.unamplified import gaussian_parameter
@@ -142,4 +142,5 @@ _SEARCHES: dict[str, Callable[[Plan, float, float], float]] = {
     "gaussian": _gaussian_noise,
     "pld": _pld_noise,
     "conditioned": conditioned_route.least_noise,
+    "shuffling": shuffling.least_noise,
 }

@@ -59,6 +59,9 @@ __all__ = ["clones_delta", "gaussian_clones_delta"]
 
 _TAIL = 1e-18  # of the number of clones: left out, and added to δ
 _NEGLIGIBLE = 1e-16  # a δ below which no amplification is sought
+_TOO_FAR = (
+    20.0  # a distance at which no number of reports hides anything: e^-200 of them would be clones
+)
 _CELLS = 16  # of the lattice, per standard deviation of T
 _ALIAS = 25.0  # e^-25 of each tail may wrap around
 _TILTS = np.geomspace(1e-3, 300.0, 160)
@@ -121,11 +124,13 @@ def gaussian_clones_delta(reports: int, own: float, apart: float, epsilon: float
     if not 0 < own <= apart < math.inf:
         raise PlanError(f"distances must be positive, own <= apart; got {own} and {apart}.")
     alone = float(gaussian_delta(own, epsilon))
-    if reports == 1 or alone < _NEGLIGIBLE:
+    if reports == 1 or alone < _NEGLIGIBLE or epsilon > 100 or apart > _TOO_FAR:
         return alone
-    best, share = alone, 0.25
+    best, share, local = alone, 0.25, 0.0
     for _ in range(3):  # the choice of ε₀ improves with the share of Chernoff's bound that is true
-        local = _local_epsilon(reports, own, apart, epsilon, share)
+        before, local = local, _local_epsilon(reports, own, apart, epsilon, share)
+        if abs(local - before) < 0.003 * local:
+            break
         p = math.exp(-local)
         mean, share = _excess(reports, p, own, math.tanh(epsilon / 2))
         price = (reports - 1) * p * float(gaussian_delta(apart, local))
@@ -225,10 +230,8 @@ def _excess(reports: int, p: float, own: float, a: float) -> tuple[float, float]
 def _reach(reports: int, law: Series, y: Series) -> float:
     """A value that the sum of N draws passes with probability at most e^-25, by Chernoff's bound."""
     deviation = math.sqrt(float(np.sum(law * y**2)))
-    rates = 7 / (deviation * math.sqrt(reports)) * np.geomspace(1 / 8, 2, 9)
-    rates = rates[rates * float(np.abs(y).max()) < 600]
-    if not len(rates):
-        rates = np.array([1.0])
+    steepest = min(600 / float(np.abs(y).max()), 14 / max(deviation * math.sqrt(reports), 1e-9))
+    rates = steepest * np.geomspace(1e-3, 1, 24)
     growth = np.log(np.exp(rates[:, None] * y) @ law)
     return max(0.0, float(np.min((reports * growth + _ALIAS) / rates)))
 

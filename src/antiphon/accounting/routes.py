@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from antiphon.accounting import conditioned_route, pld, unamplified
+from antiphon.accounting import conditioned_route, pld, shuffling, unamplified
 from antiphon.accounting.account import Account
 from antiphon.errors import UnsupportedError
 from antiphon.plan import Plan
@@ -13,6 +13,7 @@ ROUTES: dict[str, Callable[[Plan], Account]] = {
     "gaussian": unamplified.account,
     "pld": pld.account,
     "conditioned": conditioned_route.account,
+    "shuffling": shuffling.account,
 }
 
 
