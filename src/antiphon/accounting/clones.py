@@ -208,7 +208,7 @@ def _excess(reports: int, p: float, own: float, a: float) -> tuple[float, float]
     growth = np.log(np.exp(tilts[:, None] * y) @ law)
     best = int((reports * growth - np.log(tilts)).argmin())
     tilt, scale = float(tilts[best]), float(growth[best])
-    chernoff = math.exp(reports * scale) / (math.e * tilt)
+    chernoff = math.exp(reports * (scale + 1e-14)) / (math.e * tilt)  # rounded up
     if chernoff < _NEGLIGIBLE * reports * p:
         return chernoff, 1.0
     tilted = law * np.exp(tilt * y - scale)
