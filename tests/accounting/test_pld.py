@@ -305,3 +305,17 @@ def test_a_correlated_plan_under_poisson_costs_at_most_its_worst_pattern():
 def test_no_route_at_all_names_every_reason():
     with pytest.raises(UnsupportedError, match=r"gaussian: .*pld: "):
         best_account(plan(FixedSize(10), 10, noise=1.0, mechanism=Tree()), 1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("epsilon", "enough", "too_little"),
+    [(0.05, 0.76, 0.7218), (0.2, 1.01 * 0.574, 0.99 * 0.574), (0.5, 1.01 * 0.517, 0.99 * 0.517)],
+)
+def test_acceptance_relu_7_poisson_with_one_record_per_step(epsilon, enough, too_little):
+    # The specification's 0.798 at ε = 0.05 is from a coarser grid: less is proved to be enough, and the
+    # central limit's 0.7218 is too little.
+    n, delta = 16512, 16512**-1.1
+    for noise, is_enough in ((enough, True), (too_little, False)):
+        profile = pld.account(plan(Poisson(1 / n), n, noise=noise, n=n)).profile
+        assert (profile.delta(epsilon) <= delta) is is_enough

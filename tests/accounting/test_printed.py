@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from antiphon.accounting.clones import clones_delta
 from antiphon.accounting.energy import binomial_law
 from antiphon.accounting.gaussian import gaussian_epsilon, gaussian_mu
 from antiphon.accounting.printed import (
     PrintedTheoremWarning,
     bun_steinke_epsilon,
+    clones_epsilon,
     cnn_lemma_39,
     kan_block_constants,
     relu_theorem_1,
@@ -312,10 +314,62 @@ def test_theorem_1_warns_outside_its_regime(records, regime):
     assert not outside.is_confirmed
     inside = quiet(relu_theorem_1, records, float(regime) / 2, records**-1.1)
     assert inside.failed == ("the theorem leaves its constant open; 1 was taken",)
+    # With the constant 1, far more is proved than it claims, up to the end of its regime.
+    assert inside.true_epsilon < inside.claimed_epsilon / 5
+    assert quiet(relu_theorem_1, records, float(regime), records**-1.1).is_confirmed
 
 
 def test_theorem_1_at_sixteen_thousand_records():
-    assert quiet(relu_theorem_1, 16512, 0.5, 16512**-1.1).noise == pytest.approx(0.317, abs=5e-4)
+    result = quiet(relu_theorem_1, 16512, 0.5, 16512**-1.1)
+    assert result.noise == pytest.approx(0.317, abs=5e-4)
+    # All others have gradient -1, the record +1 or -1. False alarms: 1e-6 by Hoeffding's inequality.
+    rng, sigma, gains = np.random.default_rng(0), 2 * result.noise, []
+    for _ in range(20):
+        z = sigma * rng.standard_normal((200, 16512))
+        z[:, 0] += 2
+        ratio = np.exp((2 * z - 2) / sigma**2).mean(axis=1)
+        gains.append(np.maximum(1 - math.exp(0.5) / ratio, 0).mean())
+    reached = np.mean(gains)
+    assert reached == pytest.approx(0.055, abs=0.015)
+    assert reached - math.sqrt(math.log(1e6) / (2 * 20 * 200)) > 16512**-1.1
+    assert result.true_delta > reached
+
+
+@pytest.mark.parametrize("records", [2, 200, 16512])
+@pytest.mark.parametrize("constant", [0.3, 1.0, 4.0])
+def test_theorem_1_is_never_charged_more_than_without_shuffling(records, constant):
+    result = quiet(relu_theorem_1, records, 0.2, 1e-5, constant)
+    assert result.true_epsilon <= gaussian_epsilon(1 / result.noise, 1e-5) + 2e-9
+    assert quiet(relu_theorem_1, 1, 0.2, 1e-5).true_epsilon == pytest.approx(
+        gaussian_epsilon(1 / quiet(relu_theorem_1, 1, 0.2, 1e-5).noise, 1e-5)
+    )
+
+
+def test_acceptance_relu_6_the_closed_form_of_the_clones():
+    assert clones_epsilon(10**4, 1.0, 1e-6) == pytest.approx(0.21402565, abs=5e-9)
+    for local_epsilon in (0.1, 0.5, 1.0, 2.0, 3.0, 3.7):
+        closed = clones_epsilon(10**4, local_epsilon, 1e-6)
+        assert clones_delta(10**4, local_epsilon, closed) < 1e-6
+    with pytest.raises(PlanError, match="at most"):
+        clones_epsilon(10**4, 3.8, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("records", "noise"),
+    [(3918, (45.4, 13.9, 6.63)), (16512, (28.7, 9.50, 4.85)), (29386, (24.0, 8.21, 4.31))],
+)
+def test_acceptance_relu_6_noise_by_the_closed_form(records, noise):
+    delta = records**-1.1
+    for i, epsilon in enumerate((0.05, 0.2, 0.5)):
+        largest = math.log(records / (16 * math.log(4 / delta)))
+
+        def excess(e, epsilon=epsilon):
+            return clones_epsilon(records, e, delta / 2) - epsilon
+
+        local = largest if excess(largest) < 0 else brentq(excess, 1e-9, largest)
+        share = (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2) * records
+        found = 2 / gaussian_mu(local, delta / 2 / share)
+        assert found == pytest.approx(noise[i], rel=5e-3)
 
 
 # --- Two-layer CNN

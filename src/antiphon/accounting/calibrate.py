@@ -6,7 +6,7 @@ from functools import cache
 
 from rich.console import Console
 
-from antiphon.accounting import conditioned, pld, rdp
+from antiphon.accounting import conditioned, pld, rdp, shuffling
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
@@ -230,5 +230,6 @@ _SEARCHES: dict[str, Callable[[Plan, float, float], float]] = {
     "gaussian": _gaussian_noise,
     "pld": _pld_noise,
     "conditioned": conditioned.least_noise,
+    "shuffling": shuffling.least_noise,
     "rdp": _rdp_noise,
 }

@@ -8,6 +8,7 @@ condition fails, the number still comes, with a `PrintedTheoremWarning`.
 - [KANGradientDescent26]: `theorem_4_14`, with the constants of its two blocks
 - [ReLURegression25]: `relu_theorem_1`, `relu_theorem_3`, `threshold_zcdp`
 - [CNNGradientDescent26]: `cnn_lemma_39`
+- [FeldmanMcMillanTalwar21]: `clones_epsilon`
 - [BunSteinke16], [CorrelatedNoise24]: zCDP to (ε, δ)
 """
 
@@ -19,7 +20,7 @@ from typing import Literal, final
 
 from scipy.optimize import minimize_scalar
 
-from antiphon.accounting import pld
+from antiphon.accounting import pld, shuffling
 from antiphon.accounting.gaussian import (
     check_delta,
     check_epsilon,
@@ -27,16 +28,18 @@ from antiphon.accounting.gaussian import (
     gaussian_epsilon,
 )
 from antiphon.accounting.lambda_energy import lambda_cgd_law
+from antiphon.accounting.profile import AbstractProfile, GaussianProfile
 from antiphon.errors import PlanError
 from antiphon.mechanisms import Independent
 from antiphon.plan import Plan
 from antiphon.relations import Relation
-from antiphon.sampling import FixedSize
+from antiphon.sampling import FixedSize, ShuffledEpochs
 
 __all__ = [
     "Printed",
     "PrintedTheoremWarning",
     "bun_steinke_epsilon",
+    "clones_epsilon",
     "cnn_lemma_39",
     "kan_block_constants",
     "relu_theorem_1",
@@ -369,8 +372,9 @@ def relu_theorem_1(records: int, epsilon: float, delta: float, constant: float =
     f = constant × log(N/δ)/(ε sqrt(N)), if ε <= sqrt(log(N/δ)/N).
 
     Guarantee:
-        None as printed: both constants are left open. The truth is an upper bound, the exact Gaussian
-        answer that ignores the shuffling. ``noise`` is f; the noise multiplier is 2f.
+        None as printed: both constants are left open. The truth is an upper bound, that of
+        `antiphon.accounting.shuffling`, never above the Gaussian answer that ignores the shuffling.
+        ``noise`` is f; the noise multiplier is 2f.
     """
     check_epsilon(epsilon)
     check_delta(delta)
@@ -379,19 +383,54 @@ def relu_theorem_1(records: int, epsilon: float, delta: float, constant: float =
     log = math.log(records / delta)
     regime = math.sqrt(log / records)
     f = constant * log / (epsilon * math.sqrt(records))
+    profile: AbstractProfile = GaussianProfile(1 / f)
+    if records > 1:
+        plan = Plan(
+            n=records,
+            sampling=ShuffledEpochs(1),
+            steps=records,
+            mechanism=Independent(),
+            relation=Relation.REPLACE_ONE,
+            noise_multiplier=2 * f,
+        )
+        profile = shuffling.account(plan).profile
     return _result(
         "ReLURegression25, Thm. 1",
         f,
         epsilon,
         delta,
-        gaussian_epsilon(1 / f, delta),
-        float(gaussian_delta(1 / f, epsilon)),
-        "Gaussian without amplification: upper bound",
+        profile.epsilon(delta),
+        profile.delta(epsilon),
+        "one shuffled pass, Gaussian clones: upper bound",
         _failures(
             (False, f"the theorem leaves its constant open; {constant:g} was taken"),
             (epsilon <= regime, f"ε must be of the order of {regime:.6f} or less, not {epsilon:g}"),
         ),
     )
+
+
+def clones_epsilon(reports: int, local_epsilon: float, delta: float) -> float:
+    """The closed form of ε for N shuffled ε₀-DP reports at δ [FeldmanMcMillanTalwar21, Thm. 3.1].
+
+    log(1 + (e^ε₀ - 1)/(e^ε₀ + 1) (8 sqrt(e^ε₀ log(4/δ)/N) + 8 e^ε₀/N)).
+
+    Guarantee:
+        Proved for ε₀ <= log(N/(16 log(2/δ))), and refused beyond; `clones_delta` is several times smaller.
+
+    Example:
+        >>> round(clones_epsilon(10_000, 1.0, 1e-6), 8)
+        0.21402565
+    """
+    check_delta(delta)
+    _check_count("reports", reports)
+    largest = math.log(reports / (16 * math.log(2 / delta)))
+    if not 0 < local_epsilon <= largest:
+        raise PlanError(
+            f"ε₀ must be positive and at most log(N/(16 log(2/δ))) = {largest:.6f}; got {local_epsilon}."
+        )
+    growth = math.exp(local_epsilon)
+    spread = 8 * math.sqrt(growth * math.log(4 / delta) / reports) + 8 * growth / reports
+    return math.log1p((growth - 1) / (growth + 1) * spread)
 
 
 def cnn_lemma_39(

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from antiphon.accounting import conditioned, mixture, pld, rdp, unamplified
+from antiphon.accounting import conditioned, mixture, pld, rdp, shuffling, unamplified
 from antiphon.accounting.account import Account
 from antiphon.accounting.sampled import SampledRoute
 from antiphon.errors import UnsupportedError
@@ -19,6 +19,7 @@ ROUTES: dict[str, Callable[[Plan], Account]] = {
     "pld": pld.account,
     "rdp": rdp.account,
     "conditioned": conditioned.account,
+    "shuffling": shuffling.account,
 }
 
 
