@@ -19,7 +19,7 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import CyclicPoisson, FixedSize, Poisson
 
-__all__ = ["FINE", "account"]
+__all__ = ["FINE", "account", "extra_loss"]
 
 FINE = 1e-4  # grid of the privacy loss, refined where many steps compose
 
@@ -44,7 +44,7 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
     with np.errstate(all="ignore"):
         whole = step.self_compose(count) if count > 1 else step
         for event in plan.extra:
-            whole = whole.compose(_extra(event, width))
+            whole = whole.compose(extra_loss(event, width))
     return Account(
         route="pld",
         profile=NumericalProfile(lambda epsilon: float(whole.get_delta_for_epsilon(epsilon))),
@@ -134,7 +134,8 @@ def _fixed_size(
     return PrivacyLossDistribution(pmf(forth), pmf(back))
 
 
-def _extra(event: Event, width: float) -> PrivacyLossDistribution:
+def extra_loss(event: Event, width: float) -> PrivacyLossDistribution:
+    """Privacy loss of a release beside training, on a grid of this width."""
     if isinstance(event, GaussianRelease):
         return privacy_loss_distribution.from_gaussian_mechanism(
             1 / event.mu, value_discretization_interval=width
