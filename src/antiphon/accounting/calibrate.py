@@ -6,11 +6,12 @@ from functools import cache
 
 from rich.console import Console
 
-from antiphon.accounting import conditioned, pld, rdp, shuffling
+from antiphon.accounting import conditional, conditioned, moments, pld, rdp, shuffling
+from antiphon.accounting.account import is_independent
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
-from antiphon.accounting.routes import ROUTES, sampled_routes
+from antiphon.accounting.routes import ROUTES, correlated, sampled_routes
 from antiphon.accounting.unamplified import gaussian_parameter
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.plan import Plan
@@ -18,12 +19,14 @@ from antiphon.sampling import Poisson
 
 __all__ = ["calibrate", "choose_mechanism"]
 
+Search = Callable[[Plan, float, float], float]  # plan, ε, δ ↦ noise at which they are proved
+
 _COARSE = 1e-3
 _MOST = 1e6  # more noise than any training can bear
 # Noise found is at most this much above the least that its accountant would certify.
 _SLACK = 2e-4
 # Monte Carlo takes minutes and proves a single point: it must promise this share of the noise or less.
-_WORTH = 0.99
+_WORTH = 0.97
 
 
 def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) -> Plan:
@@ -61,11 +64,13 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         if shown.is_terminal:
             shown.print(choice)
         return choice.plan
-    best, refusals = _least_of_curves(plan, epsilon, delta)
+    searches = _SEARCHES | _SLOW_SEARCHES if tight else _SEARCHES
+    best, refusals = _least_of_curves(searches, plan, epsilon, delta)
     for route in sampled_routes(plan):
         try:
-            # A bound worth minutes of work; the guess saves a part of the search.
-            if estimated_noise(plan, route, epsilon, delta, tight=tight) < _WORTH * best:
+            near = best if best < math.inf else 1.0
+            noise = estimated_noise(plan, route, epsilon, delta, tight=tight, near=near)
+            if noise < _WORTH * best:
                 point = least_noise(plan, route, epsilon, delta, tight=tight)
                 best = min(best, point.noise_multiplier)
         except UnsupportedError as refusal:
@@ -85,12 +90,15 @@ def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = 
     if plan.mechanism != "auto":
         raise PlanError(f'the mechanism is chosen already: {plan.mechanism}. Use mechanism="auto".')
 
+    # Under Poisson sampling with correlated noise, the others are slower and not better.
+    few = {"moments": _SEARCHES["moments"]} if isinstance(plan.sampling, Poisson) else _SEARCHES
+
     def estimate(candidate: Plan, near: float) -> float:
-        best = math.inf
-        if not (isinstance(plan.sampling, Poisson) and near != 1.0):
-            best = _least_of_curves(candidate, epsilon, delta)[0]
+        independent = is_independent(candidate.known_mechanism(), plan.steps)
+        best, _ = _least_of_curves(_SEARCHES if independent else few, candidate, epsilon, delta)
         for route in sampled_routes(candidate):
-            noise = estimated_noise(candidate, route, epsilon, delta, rough=True, near=near)
+            guess = best if best < math.inf else near
+            noise = estimated_noise(candidate, route, epsilon, delta, rough=True, near=guess)
             best = min(best, noise)
         if best == math.inf:
             raise UnsupportedError("no accountant can bound this plan.")
@@ -99,12 +107,14 @@ def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = 
     return choose(plan, estimate, lambda p: calibrate(p, epsilon, delta, tight=tight))
 
 
-def _least_of_curves(plan: Plan, epsilon: float, delta: float) -> tuple[float, list[str]]:
+def _least_of_curves(
+    searches: dict[str, Search], plan: Plan, epsilon: float, delta: float
+) -> tuple[float, list[str]]:
     """The least noise by any accountant of curves, infinite if all refuse, with their reasons."""
     best, refusals = math.inf, []
-    for name, search in _SEARCHES.items():
+    for name, search in searches.items():
         if best < math.inf and name == "rdp":
-            break  # the others are at least as tight wherever they have an answer
+            continue  # the others are at least as tight wherever they have an answer
         try:
             best = min(best, search(plan, epsilon, delta))
         except UnsupportedError as refusal:
@@ -226,10 +236,16 @@ def _secant(excess: Callable[[float], float], low: float, high: float) -> tuple[
     return (high if abs(above) < below else low), slope
 
 
-_SEARCHES: dict[str, Callable[[Plan, float, float], float]] = {
+_SEARCHES: dict[str, Search] = {
     "gaussian": _gaussian_noise,
     "pld": _pld_noise,
+    "moments": lambda plan, epsilon, delta: moments.least_noise(correlated(plan), epsilon, delta),
     "conditioned": conditioned.least_noise,
     "shuffling": shuffling.least_noise,
     "rdp": _rdp_noise,
+}
+_SLOW_SEARCHES: dict[str, Search] = {
+    "conditional composition": lambda plan, epsilon, delta: conditional.least_noise(
+        correlated(plan), epsilon, delta
+    ),
 }

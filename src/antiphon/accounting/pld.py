@@ -22,7 +22,7 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import Poisson
 
-__all__ = ["FINE", "account", "compose", "fine_grid", "together"]
+__all__ = ["FINE", "account", "compose", "extra_loss", "fine_grid", "together"]
 
 FINE = 1e-4  # grid of the privacy loss, refined where many steps compose
 _MOST_POINTS = 4_000_000
@@ -67,12 +67,12 @@ def compose(plan: Plan, width: float) -> PrivacyLossDistribution:
         try:
             step = repeated_step(plan)
         except UnsupportedError:
-            whole = _extra(GaussianRelease(gaussian_parameter(plan)), width)
+            whole = extra_loss(GaussianRelease(gaussian_parameter(plan)), width)
         else:
             loss = _loss(step, width)
             whole = loss.self_compose(step.count) if step.count > 1 else loss
         for event in plan.extra:
-            whole = whole.compose(_extra(event, width))
+            whole = whole.compose(extra_loss(event, width))
     return whole
 
 
@@ -144,7 +144,8 @@ def _fixed_size(
     )
 
 
-def _extra(event: Event, width: float) -> PrivacyLossDistribution:
+def extra_loss(event: Event, width: float) -> PrivacyLossDistribution:
+    """Privacy loss of a release beside training, on a grid of this width."""
     if isinstance(event, GaussianRelease):
         return privacy_loss_distribution.from_gaussian_mechanism(
             1 / event.mu, value_discretization_interval=width

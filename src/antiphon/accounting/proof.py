@@ -15,7 +15,7 @@ from antiphon.plan import Plan
 __all__ = ["Proof", "best_proof"]
 
 # Monte Carlo takes minutes: it must promise this share of the ε that a curve gives, or less.
-_WORTH = 0.99
+_WORTH = 0.97
 
 
 @final
@@ -58,7 +58,7 @@ def best_proof(
         plan.known_noise()
     sampled, best = sampled_routes(plan), None
     try:
-        best = _of_curve(plan, delta)
+        best = _of_curve(plan, delta, tight)
     except UnsupportedError:
         if not sampled:
             raise
@@ -81,8 +81,8 @@ def best_proof(
     return best
 
 
-def _of_curve(plan: Plan, delta: float) -> Proof:
-    account = best_account(plan, delta)
+def _of_curve(plan: Plan, delta: float, tight: bool) -> Proof:
+    account = best_account(plan, delta, tight=tight)
     return Proof(
         account.profile.epsilon(delta),
         account.route,
