@@ -96,4 +96,4 @@ def test_calibrate_takes_auto_and_a_chosen_mechanism_is_not_chosen_again():
     with pytest.raises(PlanError, match="chosen already"):
         choose_mechanism(found, 2.0, DELTA)
     with pytest.raises(PlanError, match="auto"):
-        ap.certify(plan(ap.FullBatch(), 3), DELTA)
+        ap.certify(plan(ap.FullBatch(), 3).with_noise(1.0), DELTA)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
-from antiphon.accounting import conditional, conditioned_route, pld, unamplified
+from antiphon.accounting import conditional, conditioned, pld, unamplified
 from antiphon.accounting.conditional import account, least_noise
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.events import GaussianRelease
@@ -199,7 +199,7 @@ def test_a_thousand_steps_beat_conditioning_on_participations():
     noise = least_noise(wanted, 1.0, 1e-5)
     assert account(wanted.with_noise(noise)).profile.delta(1.0) <= 1e-5
     assert account(wanted.with_noise(0.995 * noise)).profile.delta(1.0) > 1e-5
-    assert 2.58 < noise < 0.4 * conditioned_route.least_noise(wanted, 1.0, 1e-5)
+    assert 2.58 < noise < 0.4 * conditioned.least_noise(wanted, 1.0, 1e-5)
 
 
 def test_signs_of_the_encoder_do_not_matter_and_zero_out_equals_add_remove():

@@ -13,7 +13,8 @@ from scipy.integrate import quad
 from scipy.special import comb
 from scipy.stats import norm
 
-from antiphon.accounting import conditional, conditioned_route, hidden_markov, moments, pld
+from antiphon.accounting import conditional, conditioned, moments, pld
+from antiphon.accounting.lambda_pair import LambdaPair
 from antiphon.accounting.moments import account, least_noise, log_moment
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.events import GaussianRelease, PureRelease
@@ -168,9 +169,9 @@ def test_noise_for_a_thousand_steps_is_close_to_the_least_possible():
     noise = least_noise(wanted, 1.0, 1e-5)
     assert account(wanted.with_noise(noise)).profile.delta(1.0) <= 1e-5
     assert account(wanted.with_noise(0.999 * noise)).profile.delta(1.0) > 1e-5
-    assert noise < 2.87 < 0.2 * conditioned_route.least_noise(wanted, 1.0, 1e-5)
+    assert noise < 2.87 < 0.2 * conditioned.least_noise(wanted, 1.0, 1e-5)
     # Nothing is private with 15 % less noise: an attack would find more.
-    low = hidden_markov.lower_bound(0.5, 0.01, 1000, noise / 1.15, 1.0, seed=1, paths=10_000)
+    low = LambdaPair(0.5, 0.01, 1000, noise / 1.15).lower_bound(1.0, seed=1, paths=10_000)
     assert low > 1e-5
 
 

@@ -116,6 +116,7 @@ def choose(plan: Plan, estimate: Estimate, calibrate: Calibrate) -> Choice:
         The chosen plan's noise is certified, and its noise × error is not above that of independent noise,
         also certified.
     """
+    estimate = _remembering(estimate)
     ranked: list[Candidate] = []
     deadline = time.monotonic() + _SECONDS
     independent = _candidate(plan, "independent", Independent(), estimate, 1.0)
@@ -134,6 +135,17 @@ def choose(plan: Plan, estimate: Estimate, calibrate: Calibrate) -> Choice:
     rows = sorted([*finals, *rest], key=lambda row: row.product)
     chosen = replace(plan, mechanism=best.mechanism, noise_multiplier=best.certified)
     return Choice(chosen, tuple(rows))
+
+
+def _remembering(estimate: Estimate) -> Estimate:
+    known: dict[Plan, float] = {}
+
+    def remembered(plan: Plan, near: float) -> float:
+        if plan not in known:
+            known[plan] = estimate(plan, near)
+        return known[plan]
+
+    return remembered
 
 
 def _candidate(

@@ -112,8 +112,8 @@ class AbstractSampled(ABC):
         """What `certified_delta` would return for a sample that happens just as expected."""
         limits = []
         for part in self._expected(epsilon, seed, pilots):
-            counts = paths * part.weights
-            values = np.append(part.values, 0.0)
+            counts = paths * part.weights[part.values > 0]
+            values = np.append(part.values[part.values > 0], 0.0)
             none = max(0.0, paths - counts.sum())
             limits.append(hedged_upper(values, np.append(counts, none), failure / 2))
         return max(limits)
