@@ -21,11 +21,11 @@ def plan(sampling, steps, relation="add-remove", n=1000):
 @pytest.mark.parametrize(
     ("question", "epsilon"),
     [
-        (plan(ap.Poisson(0.1), 40), 8.0),
+        (plan(ap.Poisson(0.2), 8), 8.0),
         (plan(ap.ShuffledEpochs(50), 60, "zero-out"), 1.0),
-        (plan(ap.CyclicPoisson(0.2, 8), 64), 2.0),
+        (plan(ap.CyclicPoisson(0.2, 4), 32), 2.0),
         (plan(ap.BallsInBins(10), 30), 2.0),
-        (plan(ap.FixedSize(50), 40, "zero-out"), 4.0),
+        (plan(ap.FixedSize(100), 8, "zero-out"), 4.0),
         (plan(ap.FullBatch(), 10), 1.0),
     ],
 )
@@ -42,8 +42,8 @@ def test_the_winner_is_certified_and_no_worse_than_independent_noise(question, e
 
 
 def test_correlation_wins_where_it_should():
-    cyclic = choose_mechanism(plan(ap.CyclicPoisson(0.2, 8), 64), 2.0, DELTA).plan.mechanism
-    assert isinstance(cyclic, Banded) and 1 < len(cyclic.coef) <= 8
+    cyclic = choose_mechanism(plan(ap.CyclicPoisson(0.2, 4), 32), 2.0, DELTA).plan.mechanism
+    assert isinstance(cyclic, Banded) and 1 < len(cyclic.coef) <= 4
 
 
 def test_a_candidate_that_is_only_estimated_to_be_better_loses():

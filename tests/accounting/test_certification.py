@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 
@@ -17,6 +18,18 @@ from antiphon.events import GaussianRelease, PureRelease
 from antiphon.mechanisms import Banded, Independent, LambdaCGD, NuFTRL
 
 DELTA = 1e-2
+calibrate_module = import_module("antiphon.accounting.calibrate")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def shared_cache(kept, monkeypatch):
+    """Calibrations that several tests look at are made once."""
+    monkeypatch.setenv("ANTIPHON_CACHE", str(kept))
 
 
 @pytest.fixture
@@ -24,7 +37,7 @@ def plan():
     return ap.Plan(n=1000, sampling=ap.Poisson(0.1), steps=20, mechanism=LambdaCGD(0.5))
 
 
-def test_calibrated_noise_is_certified_and_close_to_the_lower_bound(plan):
+def test_calibrated_noise_is_certified_and_close_to_the_lower_bound(shared_cache, plan):
     found = ap.calibrate(plan, epsilon=1.0, delta=DELTA)
     pair = LambdaPair(0.5, 0.1, 20, found.noise_multiplier)
     assert pair.estimate(1.0, seed=9).delta < DELTA
@@ -38,7 +51,7 @@ def test_calibrated_noise_is_certified_and_close_to_the_lower_bound(plan):
     assert not certificate.is_tight
 
 
-def test_the_same_point_is_certified_elsewhere_without_the_cache(plan, monkeypatch):
+def test_the_same_point_is_certified_elsewhere_without_the_cache(shared_cache, plan, monkeypatch):
     found = ap.calibrate(plan, epsilon=1.0, delta=DELTA)
     monkeypatch.setenv("ANTIPHON_CACHE", "")
     assert ap.certify(found, DELTA, epsilon=1.0).epsilon == 1.0
@@ -52,7 +65,8 @@ def test_a_calibration_is_remembered_and_draws_nothing_again(plan, monkeypatch):
     assert ap.calibrate(plan, epsilon=1.0, delta=DELTA) == first
 
 
-def test_more_paths_need_less_noise(plan):
+def test_more_paths_need_less_noise(shared_cache, plan, monkeypatch):
+    monkeypatch.setattr(calibrate_module, "_SLOW_SEARCHES", {})
     usual = ap.calibrate(plan, 1.0, DELTA).noise_multiplier
     assert ap.calibrate(plan, 1.0, DELTA, tight=True).noise_multiplier < usual
 
@@ -153,7 +167,7 @@ def test_a_damaged_cache_costs_time_and_nothing_else(plan):
     assert ap.calibrate(plan, epsilon=1.0, delta=DELTA) == first
 
 
-def test_releases_beside_training_are_paid_for(plan):
+def test_releases_beside_training_are_paid_for(shared_cache, plan):
     alone = ap.calibrate(plan, 1.0, DELTA).noise_multiplier
     for event in (GaussianRelease(0.2), PureRelease(0.2)):
         both = ap.calibrate(replace(plan, extra=(event,)), 1.0, DELTA)

@@ -53,15 +53,15 @@ def test_one_step_more_would_not_fit(sampling):
     ],
 )
 def test_the_largest_batch_fits_and_one_record_more_does_not(sampling, relation):
-    question = plan(sampling, 50, 2.0, relation=relation)
+    question = plan(sampling, 50, 2.0, relation=relation, n=100)
     found = largest_batch(question, 1.5, 1e-5)
     assert epsilon(found, 1e-5) <= 1.5
     batch = round(found.expected_batch)
     match found.sampling:
         case ap.Poisson():
-            more = ap.Poisson((batch + 1) / 1000)
+            more = ap.Poisson((batch + 1) / 100)
         case ap.CyclicPoisson():
-            more = ap.CyclicPoisson((batch + 1) * 4 / 1000, 4)
+            more = ap.CyclicPoisson((batch + 1) * 4 / 100, 4)
         case ap.FixedSize():
             more = ap.FixedSize(batch + 1)
         case _:
@@ -74,22 +74,13 @@ def test_monte_carlo_plans_are_proved_at_the_end():
     found = most_steps(question, 1.0, 1e-2)
     assert 1 < found.steps < 60
     assert ap.certify(found, 1e-2).epsilon <= 1.0
-    assert found.steps > 2 * (epsilon_steps(question))
-
-
-def epsilon_steps(question):
-    """How many steps the conditioned bound would allow."""
-    steps = 1
-    while epsilon(replace(question, steps=steps + 1), 1e-2) <= 1.0:
-        steps += 1
-    return steps
 
 
 def test_what_cannot_fit_is_refused():
     with pytest.raises(PlanError, match="not even one step"):
         most_steps(plan(ap.FullBatch(), 10, 0.1), 0.5, 1e-5)
     with pytest.raises(PlanError, match="not even one record"):
-        largest_batch(plan(ap.FixedSize(5), 100, 0.1, relation="zero-out"), 0.5, 1e-5)
+        largest_batch(plan(ap.FixedSize(5), 10, 1.0, relation="zero-out", n=6), 0.2, 1e-5)
     with pytest.raises(UnsupportedError, match="batch size"):
         largest_batch(plan(ap.FullBatch(), 10, 1.0), 1.0, 1e-5)
     with pytest.raises(PlanError, match="noise multiplier"):

@@ -298,7 +298,7 @@ def test_a_correlated_plan_under_poisson_costs_at_most_its_worst_pattern():
     assert alone.profile.delta(1.0) == pytest.approx(float(gaussian_delta(worst / 5.0, 1.0)))
     assert not alone.is_tight
     found = best_account(question, 1e-5)
-    assert found.route == "conditioned"
+    assert found.route == "moments"
     assert found.profile.epsilon(1e-5) <= alone.profile.epsilon(1e-5)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from antiphon.accounting.certification import is_likely, prove
 from antiphon.accounting.gaussian import check_delta, check_epsilon
-from antiphon.accounting.routes import best_account, sampled_routes
+from antiphon.accounting.routes import is_proved, sampled_routes
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.plan import Plan
 from antiphon.sampling import (
@@ -98,7 +98,7 @@ def _proved(plan: Plan, epsilon: float, delta: float, attempt: int, tight: bool)
 
 def _by_curve(plan: Plan, epsilon: float, delta: float) -> bool:
     try:
-        return best_account(plan, delta).profile.epsilon(delta) <= epsilon
+        return is_proved(plan, epsilon, delta)
     except UnsupportedError:
         if not sampled_routes(plan):
             raise

@@ -29,12 +29,13 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, xlogy
-from threadpoolctl import threadpool_limits
+from scipy.special import xlogy
+from threadpoolctl import ThreadpoolController
 
 from antiphon.errors import PlanError
 
@@ -173,7 +174,7 @@ def bernstein_upper(mean: float, variance: float, count: int, failure: float) ->
     return min(1.0, mean + math.sqrt(2 * variance * log / count) + 7 * log / (3 * (count - 1)))
 
 
-def hedged_upper(values: Array, counts: NDArray[np.int64] | Array, failure: float) -> float:
+def hedged_upper(values: Array, counts: NDArray[Any], failure: float) -> float:
     """Upper limit for E[X] from a sample in which ``values[i]``, in [0, 1], occurred ``counts[i]`` times.
 
     Guarantee:
@@ -196,7 +197,7 @@ def hedged_upper(values: Array, counts: NDArray[np.int64] | Array, failure: floa
     def evidence(m: float) -> float:
         with np.errstate(divide="ignore"):  # a bet of 1 on X = 1 at m = 0 loses everything
             growth = np.log1p(_BETS[:, None] * (m - values)) @ counts
-        return float(logsumexp(_LOG_WEIGHTS + growth)) - target
+        return _log_sum(_LOG_WEIGHTS + growth) - target
 
     return _smallest(evidence, 0.0)
 
@@ -222,7 +223,7 @@ def hedged_lower(values: Array, failure: float) -> float:
         if gap >= 1:
             return math.inf
         growth = np.log1p(bets * (values / (mean * (1 - gap)) - 1)).sum(axis=1)
-        return float(logsumexp(growth)) - target
+        return _log_sum(growth) - target
 
     return mean * (1 - _smallest(evidence, 0.0))
 
@@ -257,7 +258,7 @@ def chunks(
 
     done = 0
     # A matrix product that starts threads of its own inside ours takes several times as long.
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(_cores()) as pool:
+    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(_cores()) as pool:
         try:
             for count, result in zip(sizes, pool.map(run, range(len(sizes))), strict=True):
                 yield result
@@ -276,10 +277,20 @@ def generator(seed: int, stream: int, part: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key))
 
 
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all that is loaded: once is enough
+
+
 def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _log_sum(logs: Array) -> float:
+    top = float(logs.max())
+    return top + math.log(float(np.exp(logs - top).sum())) if top > -math.inf else top
 
 
 def _smallest(evidence: Callable[[float], float], low: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from antiphon.accounting.gaussian import (
     check_delta,
@@ -99,12 +99,20 @@ class NumericalProfile(AbstractProfile):
         return root
 
     def true_positive(self, false_positive: float) -> float:
-        """The least of the lines that (ε, δ(ε)) allows, over a grid of ε [DongRothSu22, Prop. 2.12]."""
-        grid = np.concatenate([[0.0], np.geomspace(1e-3, 50.0, 400)])
-        best = 1.0
-        for epsilon in grid:
-            delta = self.delta(float(epsilon))
+        """The least of the lines that some (ε, δ(ε)) allow [DongRothSu22, Prop. 2.12].
+
+        Each ε gives a valid bound; the search for the best needs no more than that.
+        """
+
+        def line(epsilon: float) -> float:
+            delta = self.delta(epsilon)
             steep = math.exp(epsilon) * false_positive + delta
             flat = 1 - math.exp(-epsilon) * (1 - delta - false_positive)
-            best = min(best, steep, flat)
-        return max(best, false_positive)
+            return min(steep, flat)
+
+        grid = [0.0, *np.geomspace(0.01, 30.0, 25)]
+        values = [line(float(epsilon)) for epsilon in grid]
+        best = int(np.argmin(values))
+        ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        refined = minimize_scalar(line, bounds=ends, method="bounded", options={"maxiter": 20})
+        return max(min(1.0, values[best], float(refined.fun)), false_positive)

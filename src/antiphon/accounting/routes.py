@@ -28,6 +28,7 @@ __all__ = [
     "SLOW",
     "best_account",
     "correlated",
+    "is_proved",
     "open_routes",
     "sampled_routes",
 ]
@@ -85,6 +86,24 @@ def best_account(plan: Plan, delta: float, *, tight: bool = False) -> Account:
     """The account of a whole curve with the smallest ε at ``delta``."""
     accounts = open_routes(plan, tight=tight).values()
     return min(accounts, key=lambda account: account.profile.epsilon(delta))
+
+
+def is_proved(plan: Plan, epsilon: float, delta: float) -> bool:
+    """Whether some accountant of curves proves (ε, δ); the first that does ends the search.
+
+    Raises:
+        UnsupportedError: If all refuse.
+    """
+    refusals = []
+    for name, route in ROUTES.items():
+        try:
+            if route(plan).profile.delta(epsilon) <= delta:
+                return True
+        except UnsupportedError as refusal:
+            refusals.append(f"{name}: {refusal}")
+    if len(refusals) == len(ROUTES):
+        raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))
+    return False
 
 
 def _ask(routes: dict[str, Callable[[Plan], Any]], plan: Plan) -> tuple[dict[str, Any], list[str]]:
