@@ -33,6 +33,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/randomness.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/optimize.py
+	$(BIN)/python benchmarks/accounting.py
 
 format: $(READY)
 	$(BIN)/ruff format --quiet .

@@ -53,7 +53,7 @@ def test_one_step_more_would_not_fit(sampling):
     ],
 )
 def test_the_largest_batch_fits_and_one_record_more_does_not(sampling, relation):
-    question = plan(sampling, 50, 2.0, relation=relation, n=100)
+    question = plan(sampling, 50, 4.0, relation=relation, n=100)
     found = largest_batch(question, 1.5, 1e-5)
     assert epsilon(found, 1e-5) <= 1.5
     batch = round(found.expected_batch)
