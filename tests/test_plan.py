@@ -22,6 +22,7 @@ SAMPLINGS = [
     ap.CyclicPoisson(rate=0.1, cycle=5),
     ap.FullBatch(),
     ap.OnePass(batch=10),
+    ap.Recorded(tuple((i, i + 1) for i in range(20))),
 ]
 
 
@@ -81,7 +82,7 @@ def test_patterns_follow_the_sampling():
 
 def test_the_divisor_is_public():
     sizes = [make(sampling=s).expected_batch for s in SAMPLINGS]
-    assert sizes == pytest.approx([10, 10, 10, 10, 200, 20, 1000, 10])
+    assert sizes == pytest.approx([10, 10, 10, 10, 200, 20, 1000, 10, 2])
 
 
 def test_noise_scale_needs_noise():
@@ -153,3 +154,31 @@ def test_a_release_without_a_cost_is_refused(event):
 def test_broken_json_is_refused(text, message):
     with pytest.raises(PlanError, match=message):
         ap.Plan.from_json(text)
+
+
+def test_a_recorded_schedule_protects_every_unit_by_its_own_batches():
+    schedule = ap.Recorded([[0, 1], [1, 2], [], [1]])
+    plan = ap.Plan(
+        n=5, sampling=schedule, steps=4, mechanism=Tree(), noise_multiplier=3.0, relation="zero-out"
+    )
+    assert plan.expected_batch == 1.25
+    assert plan.participation.patterns == ((0,), (0, 1, 3), (1,))
+    assert ap.certify(plan, 1e-3).route == "gaussian"
+    everyone = replace(plan, sampling=ap.FullBatch())
+    assert ap.certify(plan, 1e-3).epsilon < ap.certify(everyone, 1e-3).epsilon
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([[0, 0]], "twice"),
+        ([[-1]], "negative"),
+        ([[0.5]], "whole"),
+        ([[]], "not empty"),
+        ([[0], [1], [2]], "3 batches"),
+        ([[0], [99]], "row 99"),
+    ],
+)
+def test_bad_schedules_are_refused(batches, message):
+    with pytest.raises(PlanError, match=message):
+        ap.Plan(n=5, sampling=ap.Recorded(batches), steps=2, mechanism=Tree())

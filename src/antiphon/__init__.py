@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         FullBatch,
         OnePass,
         Poisson,
+        Recorded,
         ShuffledEpochs,
     )
 
@@ -46,6 +47,7 @@ __all__ = [
     "OnePass",
     "Plan",
     "Poisson",
+    "Recorded",
     "Relation",
     "ShuffledEpochs",
     "accounting",
@@ -75,6 +77,7 @@ _HOMES = {
             "FullBatch",
             "OnePass",
             "Poisson",
+            "Recorded",
             "ShuffledEpochs",
         ),
         "sampling",

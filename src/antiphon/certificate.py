@@ -9,7 +9,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.table import Table
 
-from antiphon.accounting.profile import AbstractProfile
+from antiphon.accounting.profile import ConvexProfile
 from antiphon.accounting.proof import best_proof
 from antiphon.plan import Plan
 from antiphon.relations import Relation
@@ -57,6 +57,8 @@ class Certificate:
         theorem: Why it holds.
         references: Keys of ``docs/references.bib``.
         assumptions: What must be true of the run, in words.
+        curve: Points (ε, δ) that are all proved together: the corners of the proved δ(ε), between which
+            it is linear in e^ε. `profile` evaluates it, and the trade-off curve that follows.
         attacks: What ε means: bounds on any attack; None where ε is infinite.
         confidence: One minus the failure probability of a Monte Carlo bound; None if there was none.
         is_tight: Whether some data set and attack reach it.
@@ -73,11 +75,17 @@ class Certificate:
     theorem: str
     references: tuple[str, ...]
     assumptions: tuple[str, ...]
+    curve: tuple[tuple[float, float], ...]
     attacks: Attacks | None
     confidence: float | None
     is_tight: bool
     plan: Plan
     version: str
+
+    @property
+    def profile(self) -> ConvexProfile:
+        """δ for every ε, and the most true positives for every rate of false ones."""
+        return ConvexProfile(self.curve)
 
     def to_json(self) -> str:
         """Every field, the plan and its hash."""
@@ -163,7 +171,7 @@ def certify(
         >>> round(certify(plan, delta=1e-5).epsilon, 4)
         0.9263
     """
-    proof = best_proof(plan, delta, epsilon=epsilon, tight=tight)
+    proof, curve = best_proof(plan, delta, epsilon=epsilon, tight=tight)
     return Certificate(
         epsilon=proof.epsilon,
         delta=delta,
@@ -174,7 +182,8 @@ def certify(
         theorem=proof.theorem,
         references=proof.references,
         assumptions=_assumptions(plan),
-        attacks=_attacks(proof.profile) if math.isfinite(proof.epsilon) else None,
+        curve=curve.points,
+        attacks=_attacks(curve) if math.isfinite(proof.epsilon) else None,
         confidence=1 - proof.failure if proof.failure else None,
         is_tight=proof.is_tight,
         plan=plan,
@@ -182,7 +191,7 @@ def certify(
     )
 
 
-def _attacks(profile: AbstractProfile) -> Attacks:
+def _attacks(profile: ConvexProfile) -> Attacks:
     return Attacks(
         accuracy=profile.accuracy(),
         advantage=profile.advantage(),

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import final
 
@@ -16,7 +16,7 @@ from antiphon.accounting.gaussian import (
     gaussian_trade_off,
 )
 
-__all__ = ["AbstractProfile", "GaussianProfile", "NumericalProfile"]
+__all__ = ["AbstractProfile", "ConvexProfile", "GaussianProfile", "NumericalProfile"]
 
 
 class AbstractProfile(ABC):
@@ -116,3 +116,74 @@ class NumericalProfile(AbstractProfile):
         ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         refined = minimize_scalar(line, bounds=ends, method="bounded", options={"maxiter": 20})
         return max(min(1.0, values[best], float(refined.fun)), false_positive)
+
+
+@final
+@dataclass(frozen=True)
+class ConvexProfile(AbstractProfile):
+    """What follows from some proved points: the lower convex hull, in e^ε.
+
+    The true δ is convex and non-increasing in e^ε, so it lies below every chord between proved points,
+    and beyond the last one it is no larger.
+
+    Attributes:
+        points: The corners (ε, δ), by increasing ε; from `through`.
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def through(cls, proved: Iterable[tuple[float, float]]) -> "ConvexProfile":
+        """The hull of the proved points and of (0, 1)."""
+        best: dict[float, float] = {0.0: 1.0}
+        for epsilon, delta in proved:
+            best[epsilon] = min(best.get(epsilon, 1.0), delta)
+        corners: list[tuple[float, float]] = []
+        for epsilon, delta in sorted(best.items()):
+            if corners and delta >= corners[-1][1]:
+                continue
+            while len(corners) > 1 and _is_above(corners[-2], corners[-1], (epsilon, delta)):
+                corners.pop()
+            corners.append((epsilon, delta))
+        return cls(tuple(corners))
+
+    def delta(self, epsilon: float) -> float:
+        """On the chord, rounded up."""
+        before = self.points[0]
+        for point in self.points:
+            if point[0] > epsilon:
+                width = math.expm1(point[0] - before[0])
+                share = math.expm1(epsilon - before[0]) / width
+                return min(before[1], before[1] + share * (point[1] - before[1]) + 1e-15)
+            before = point
+        return before[1]
+
+    def epsilon(self, delta: float) -> float:
+        """Where the hull falls to ``delta``; infinite if it does not."""
+        check_delta(delta)
+        before = self.points[0]
+        for point in self.points:
+            if point[1] <= delta:
+                if point[1] == before[1]:
+                    return point[0]
+                share = (before[1] - delta) / (before[1] - point[1])
+                found = before[0] + math.log1p(share * math.expm1(point[0] - before[0]))
+                return min(point[0], found * (1 + 1e-12))
+            before = point
+        return math.inf
+
+    def true_positive(self, false_positive: float) -> float:
+        """The least of the lines that the corners allow [DongRothSu22, Prop. 2.12]."""
+        lines = [1.0]
+        for epsilon, delta in self.points:
+            lines.append(math.exp(epsilon) * false_positive + delta)
+            lines.append(1 - math.exp(-epsilon) * (1 - delta - false_positive))
+        return max(min(lines), false_positive)
+
+
+def _is_above(
+    first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]
+) -> bool:
+    """Whether the middle point lies on or above the chord, in e^ε."""
+    share = math.expm1(middle[0] - first[0]) / math.expm1(last[0] - first[0])
+    return middle[1] >= first[1] + share * (last[1] - first[1])

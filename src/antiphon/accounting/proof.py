@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import final
 
+from antiphon.accounting.account import Account
 from antiphon.accounting.certification import Point, estimated_epsilon, least_epsilon, prove
 from antiphon.accounting.gaussian import check_delta, check_epsilon
-from antiphon.accounting.profile import AbstractProfile
-from antiphon.accounting.routes import best_account, sampled_routes
+from antiphon.accounting.profile import AbstractProfile, ConvexProfile
+from antiphon.accounting.routes import open_routes, sampled_routes
 from antiphon.accounting.sampled import SampledRoute
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.plan import Plan
@@ -16,6 +17,7 @@ __all__ = ["Proof", "best_proof"]
 
 # Monte Carlo takes minutes: it must promise this share of the ε that a curve gives, or less.
 _WORTH = 0.97
+_GRID = (0.0, *(round(0.01 * 1.25**i, 6) for i in range(36)))  # ε at which the whole curve is shown
 
 
 @final
@@ -28,7 +30,7 @@ class Proof:
         route: Name of the accountant.
         theorem: Why it holds, in words.
         references: Keys of ``docs/references.bib``.
-        profile: δ(ε) as far as it is proved: a curve, or a band around the point.
+        profile: δ(ε) as far as this accountant proves it: a curve, or a band around the point.
         failure: Failure probability of a Monte Carlo bound, profile included; 0 if there was none.
         is_tight: Whether a data set and an attack exist that reach it.
     """
@@ -44,8 +46,11 @@ class Proof:
 
 def best_proof(
     plan: Plan, delta: float, *, epsilon: float | None = None, tight: bool = False
-) -> Proof:
-    """The proof with the smallest ε; with ``epsilon``, any proof of that ε or a smaller one.
+) -> tuple[Proof, ConvexProfile]:
+    """The proof with the smallest ε (with ``epsilon``: of that ε or a smaller one), and the whole curve.
+
+    The curve is the convex hull of what all accountants prove; with Monte Carlo, it holds with the same
+    confidence as the point.
 
     Raises:
         UnsupportedError: If no accountant can bound the plan; the message names each one's reason.
@@ -56,9 +61,10 @@ def best_proof(
         check_epsilon(epsilon)
     if not plan.blocks:
         plan.known_noise()
-    sampled, best = sampled_routes(plan), None
+    sampled, accounts, best = sampled_routes(plan), [], None
     try:
-        best = _of_curve(plan, delta, tight)
+        accounts = [*open_routes(plan, tight=tight).values()]
+        best = min((_of_curve(a, delta) for a in accounts), key=lambda proof: proof.epsilon)
     except UnsupportedError:
         if not sampled:
             raise
@@ -78,11 +84,21 @@ def best_proof(
         raise PlanError(
             f"ε = {epsilon} is not proved for this plan at δ = {delta:g}. Leave epsilon out to see what is."
         )
-    return best
+    profiles = [account.profile for account in accounts]
+    if best.failure:  # the band holds together with the point; without Monte Carlo there is none
+        profiles.append(best.profile)
+    return best, _hull(profiles, best.epsilon, delta)
 
 
-def _of_curve(plan: Plan, delta: float, tight: bool) -> Proof:
-    account = best_account(plan, delta, tight=tight)
+def _hull(profiles: list[AbstractProfile], epsilon: float, delta: float) -> ConvexProfile:
+    """All that is proved for the plan, the point itself included."""
+    proved = [(e, min(profile.delta(e) for profile in profiles)) for e in _GRID]
+    if math.isfinite(epsilon):
+        proved.append((epsilon, delta))
+    return ConvexProfile.through(proved)
+
+
+def _of_curve(account: Account, delta: float) -> Proof:
     return Proof(
         account.profile.epsilon(delta),
         account.route,

@@ -17,12 +17,13 @@ def account(plan: Plan) -> Account:
     Guarantee:
         The run is μ-GDP with μ = amplitude × sensitivity / noise multiplier, the sensitivity taken over
         every pattern of steps that the sampling can give to a unit. Tight where the sensitivity is exact
-        and every unit surely meets its worst pattern (full batches, one pass in the given order).
+        and the worst pattern is surely met by a unit (full batches, one pass in the given order, a recorded
+        schedule).
     """
     mu = compose_gaussians([gaussian_parameter(plan), *_extra(plan)])
     sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
     # In a shuffled order a unit meets its worst pattern only by chance.
-    certain = plan.sampling.name in ("full-batch", "one-pass")
+    certain = plan.sampling.name in ("full-batch", "one-pass", "recorded")
     return Account(
         route="gaussian",
         profile=GaussianProfile(mu),

@@ -1,7 +1,13 @@
 """How batches are drawn. A scheme is accounted for as it is really drawn, never as a likelier one."""
 
 from antiphon.sampling.base import AbstractSampling, from_dict
-from antiphon.sampling.epochs import BallsInBins, FullBatch, OnePass, ShuffledEpochs
+from antiphon.sampling.epochs import (
+    BallsInBins,
+    FullBatch,
+    OnePass,
+    Recorded,
+    ShuffledEpochs,
+)
 from antiphon.sampling.random import CyclicPoisson, FixedSize, Poisson
 
 __all__ = [
@@ -12,6 +18,7 @@ __all__ = [
     "FullBatch",
     "OnePass",
     "Poisson",
+    "Recorded",
     "ShuffledEpochs",
     "from_dict",
 ]

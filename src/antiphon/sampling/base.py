@@ -60,11 +60,15 @@ def from_dict(values: Any) -> AbstractSampling:
         raise PlanError(
             f"a sampling needs a 'kind' out of {', '.join(_KINDS)}; got {str(values)[:80]}."
         )
-    arguments = {key: value for key, value in values.items() if key != "kind"}
+    arguments = {key: _tuples(value) for key, value in values.items() if key != "kind"}
     try:
         return _KINDS[kind](**arguments)
     except TypeError as error:
         raise PlanError(f"cannot read the sampling {str(values)[:80]}: {error}.") from error
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def check_rate(rate: float) -> None:
