@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.linalg import Matrix, Rows, Vector
 
@@ -311,10 +312,7 @@ def _whole(step: Any) -> int:
 def _count(participation: AbstractParticipation, *names: str) -> None:
     """Make each field a plain int of at least 1."""
     for name in names:
-        given = getattr(participation, name)
-        if isinstance(given, bool) or not (isinstance(given, int | np.integer) and given >= 1):
-            raise PlanError(f"{name} must be a whole number of at least 1; got {given!r}.")
-        object.__setattr__(participation, name, int(given))
+        object.__setattr__(participation, name, whole(name, getattr(participation, name)))
 
 
 def _fits(times: int, apart: int, T: int) -> None:

@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
-import numpy as np
-
+from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
 from antiphon.events import Event, GaussianRelease, PureRelease, event_from_dict
 from antiphon.mechanisms import AbstractMechanism
@@ -36,8 +34,8 @@ class Block:
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _positive(f"bound of block {self.name!r}", self.bound)
-        _positive(f"noise multiplier of block {self.name!r}", self.noise_multiplier)
+        positive(f"bound of block {self.name!r}", self.bound)
+        positive(f"noise multiplier of block {self.name!r}", self.noise_multiplier)
 
 
 @final
@@ -80,13 +78,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         for name in ("n", "steps"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not (isinstance(value, int | np.integer) and value >= 1):
-                raise PlanError(f"{name} must be a whole number of at least 1; got {value!r}.")
-            object.__setattr__(self, name, int(value))
-        _positive("clip_norm", self.clip_norm)
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        positive("clip_norm", self.clip_norm)
         if self.noise_multiplier is not None:
-            _positive("noise_multiplier", self.noise_multiplier)
+            positive("noise_multiplier", self.noise_multiplier)
         if self.unit not in ("example", "user"):
             raise PlanError(f"unit is 'example' or 'user'; got {self.unit!r}.")
         if isinstance(self.mechanism, str) and self.mechanism != "auto":
@@ -174,10 +169,3 @@ class Plan:
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise PlanError(f"this JSON is not a plan: {error}.") from error
-
-
-def _positive(name: str, value: float) -> None:
-    if isinstance(value, bool) or not (
-        isinstance(value, int | float | np.floating) and 0 < value < math.inf
-    ):
-        raise PlanError(f"{name} must be positive and finite; got {value!r}.")

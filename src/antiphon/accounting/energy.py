@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, norm
 
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_delta
+from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
 from antiphon.linalg import Series
 
@@ -91,8 +92,8 @@ class EnergyLaw:
             ``side`` says on which side of E_y[profile] it lies. An upper bound is one of the true δ.
         """
         check_epsilon(epsilon)
-        _check_positive("the noise multiplier", noise_multiplier)
-        _check_positive("the amplitude", amplitude)
+        positive("the noise multiplier", noise_multiplier)
+        positive("the amplitude", amplitude)
         scale = amplitude / noise_multiplier
         squares = self.values * scale**2
         profile = gaussian_delta(np.sqrt(squares), epsilon)
@@ -128,7 +129,7 @@ def binomial_law(rate: float, steps: int) -> EnergyLaw:
         steps: Number of steps T.
     """
     _check_probability("the sampling rate", rate)
-    _check_steps(steps)
+    whole("steps", steps)
     counts = np.arange(steps + 1)
     return EnergyLaw(counts.astype(np.float64), binom.pmf(counts, steps, rate))
 
@@ -180,16 +181,6 @@ def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-def _check_positive(what: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise PlanError(f"{what} must be positive and finite; got {value}.")
-
-
 def _check_probability(what: str, value: float) -> None:
     if not 0 < value <= 1:
         raise PlanError(f"{what} must be in (0, 1]; got {value}.")
-
-
-def _check_steps(steps: int) -> None:
-    if not (isinstance(steps, int | np.integer) and steps >= 1):
-        raise PlanError(f"steps and draws are whole numbers of at least 1; got {steps!r}.")

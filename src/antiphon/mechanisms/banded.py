@@ -6,7 +6,7 @@ from typing import ClassVar, final
 import numpy as np
 from torch import Tensor
 
-from antiphon.errors import PlanError
+from antiphon.checks import whole
 from antiphon.linalg import Vector, invert
 from antiphon.mechanisms.base import Buffers
 from antiphon.mechanisms.coefficients import first_column
@@ -44,8 +44,7 @@ class Banded(AbstractToeplitz):
     @classmethod
     def square_root(cls, bands: int) -> "Banded":
         """First bands of the square root of the prefix-sum workload: C @ C = A [FHU23]."""
-        if not (isinstance(bands, int) and bands >= 1):
-            raise PlanError(f"bands must be a whole number of at least 1; got {bands!r}.")
+        whole("bands", bands)
         return cls(tuple(NuFTRL(0.0).column(bands).tolist()))
 
     def column(self, T: int) -> Vector:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.checks import whole
 from antiphon.errors import PlanError, StateError, UnsupportedError
 from antiphon.linalg import Matrix, Vector, signs_agree
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload, brief
@@ -240,11 +241,11 @@ class AbstractMechanism(ABC):
 
 def check_steps(T: float) -> None:
     """Raise unless T is a whole number of at least one step."""
-    if isinstance(T, bool) or not (isinstance(T, int | np.integer) and T >= 1):
-        hint = " This needs a finite number." if math.inf == T else ""
+    if math.inf == T:
         raise PlanError(
-            f"the number of steps T must be a whole number of at least 1; got {T!r}.{hint}"
+            "the number of steps T must be a whole number of at least 1; got inf. This needs a finite number."
         )
+    whole("the number of steps T", T)
     if T > _MOST_STEPS:
         raise PlanError(
             f"{T} steps are more than the {_MOST_STEPS:,} that are computed one by one."

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import block_diag
 from torch import Tensor
 
+from antiphon.checks import whole
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.linalg import Matrix, Vector
 from antiphon.mechanisms.base import (
@@ -46,8 +47,7 @@ class Restarted(AbstractMechanism):
     name: ClassVar[str] = "restarted"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.blocks, int) and self.blocks >= 1):
-            raise PlanError(f"blocks must be a whole number of at least 1; got {self.blocks!r}.")
+        object.__setattr__(self, "blocks", whole("blocks", self.blocks))
         if not isinstance(self.mechanism, AbstractMechanism):
             raise PlanError(f"what restarts must be a mechanism; got {self.mechanism!r}.")
 

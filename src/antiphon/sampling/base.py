@@ -3,13 +3,11 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, final
 
-import numpy as np
-
 from antiphon.errors import PlanError
 from antiphon.participation import AbstractParticipation
 from antiphon.relations import Relation
 
-__all__ = ["AbstractSampling", "check_rate", "check_size", "from_dict"]
+__all__ = ["AbstractSampling", "check_rate", "from_dict"]
 
 _KINDS: dict[str, type["AbstractSampling"]] = {}
 
@@ -75,9 +73,3 @@ def check_rate(rate: float) -> None:
     """Raise unless the rate is a probability above 0."""
     if not 0 < rate <= 1:
         raise PlanError(f"the sampling rate must be in (0, 1]; got {rate}.")
-
-
-def check_size(name: str, size: int) -> None:
-    """Raise unless the size is a whole number of at least 1."""
-    if isinstance(size, bool) or not (isinstance(size, int | np.integer) and size >= 1):
-        raise PlanError(f"{name} must be a whole number of at least 1; got {size!r}.")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.participation import (
     AbstractParticipation,
@@ -14,7 +15,7 @@ from antiphon.participation import (
     Patterns,
     Reshuffled,
 )
-from antiphon.sampling.base import AbstractSampling, check_size
+from antiphon.sampling.base import AbstractSampling
 
 __all__ = ["BallsInBins", "FullBatch", "OnePass", "Recorded", "ShuffledEpochs"]
 
@@ -49,7 +50,7 @@ class OnePass(AbstractSampling):
     own_coin: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_size("batch", self.batch)
+        whole("batch", self.batch)
 
     def check(self, n: int, steps: int) -> None:
         """The batches of one pass must suffice for the steps."""
@@ -86,7 +87,7 @@ class ShuffledEpochs(AbstractSampling):
     own_coin: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_size("batch", self.batch)
+        whole("batch", self.batch)
 
     def check(self, n: int, steps: int) -> None:
         """A batch must not be larger than the data."""
@@ -114,7 +115,7 @@ class BallsInBins(AbstractSampling):
     own_coin: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_size("bins", self.bins)
+        whole("bins", self.bins)
 
     def check(self, n: int, steps: int) -> None:
         """At least one epoch must be run, or some records are never used."""

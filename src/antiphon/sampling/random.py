@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.participation import AbstractParticipation, FixedEpochs, MinSeparation
-from antiphon.sampling.base import AbstractSampling, check_rate, check_size
+from antiphon.sampling.base import AbstractSampling, check_rate
 
 __all__ = ["CyclicPoisson", "FixedSize", "Poisson"]
 
@@ -49,7 +50,7 @@ class FixedSize(AbstractSampling):
     own_coin: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_size("batch", self.batch)
+        whole("batch", self.batch)
 
     def check(self, n: int, steps: int) -> None:
         """A batch must not be larger than the data."""
@@ -81,7 +82,7 @@ class CyclicPoisson(AbstractSampling):
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
-        check_size("cycle", self.cycle)
+        whole("cycle", self.cycle)
         object.__setattr__(self, "rate", float(self.rate))
 
     def check(self, n: int, steps: int) -> None:
