@@ -243,7 +243,8 @@ def check_steps(T: float) -> None:
     """Raise unless T is a whole number of at least one step."""
     if math.inf == T:
         raise PlanError(
-            "the number of steps T must be a whole number of at least 1; got inf. This needs a finite number."
+            "the number of steps T must be a whole number of at least 1; got inf. This needs a finite "
+            "number."
         )
     whole("the number of steps T", T)
     if T > _MOST_STEPS:
