@@ -23,11 +23,11 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-logo >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -m "not slow and not data"
+	$(BIN)/python -m pytest -n auto -m "not slow and not data"
 
 # Every acceptance check of the specifications, also the slow ones, as a table.
 acceptance: $(READY)
-	$(BIN)/python -m pytest -m "" -k acceptance -v --durations=0
+	$(BIN)/python -m pytest -n auto -m "" -k acceptance -v --durations=0
 
 benchmarks: $(READY)
 	$(BIN)/python benchmarks/randomness.py

@@ -138,7 +138,7 @@ class Certificate:
             lines.append(
                 (
                     "confidence",
-                    f"Monte Carlo bound, wrong with probability at most {1 - self.confidence:.1g}",
+                    f"Monte Carlo bound, wrong with probability at most {_up(round(1 - self.confidence, 12))}",
                 )
             )
         lines += [("assumes", text) for text in self.assumptions]

@@ -25,7 +25,7 @@ def plan(sampling, steps, relation="add-remove", n=1000):
         (plan(ap.ShuffledEpochs(50), 60, "zero-out"), 1.0),
         (plan(ap.CyclicPoisson(0.2, 4), 32), 2.0),
         (plan(ap.BallsInBins(10), 30), 2.0),
-        (plan(ap.FixedSize(100), 8, "zero-out"), 4.0),
+        (plan(ap.FixedSize(100), 3, "zero-out"), 4.0),
         (plan(ap.FullBatch(), 10), 1.0),
     ],
 )

@@ -66,15 +66,18 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         return choice.plan
     searches = _SEARCHES | _SLOW_SEARCHES if tight else _SEARCHES
     best, refusals = _least_of_curves(searches, plan, epsilon, delta)
+    near, ranked = best if best < math.inf else 1.0, []
     for route in sampled_routes(plan):
         try:
-            near = best if best < math.inf else 1.0
             noise = estimated_noise(plan, route, epsilon, delta, tight=tight, near=near)
-            if noise < _WORTH * best:
-                point = least_noise(plan, route, epsilon, delta, tight=tight)
-                best = min(best, point.noise_multiplier)
+            ranked.append((noise, route))
         except UnsupportedError as refusal:
             refusals.append(f"{route.route}: {refusal}")
+    # Only one is certified: a choice by certified results would add up their failures.
+    noise, chosen = min(ranked, key=lambda pair: pair[0], default=(math.inf, None))
+    if chosen is not None and noise < _WORTH * best:
+        point = least_noise(plan, chosen, epsilon, delta, tight=tight)
+        best = min(best, point.noise_multiplier)
     if best == math.inf:
         raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))
     return plan.with_noise(best)

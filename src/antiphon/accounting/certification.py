@@ -2,8 +2,11 @@
 
 The noise or the ε to certify is fixed before its paths are drawn. If the limit comes out too high, the next
 attempt takes a little more noise (or ε), fresh paths, and half of the failure probability that is left, so
-that all attempts together, and the band for attacks beside them, fail with probability at most `FAILURE`.
-Seeds follow from the plan and the point: whoever certifies the same point again draws the same paths.
+that all attempts together, and the band for attacks beside them, fail with probability at most half of
+`FAILURE`. The other half is for a rival: whoever has two plans certified and keeps the better one, as
+`auto` does, picks by the results, so both failures count. Among several sampled routes only the one with
+the best estimate is certified. Seeds follow from the plan and the point: whoever certifies the same point
+again draws the same paths.
 """
 
 import hashlib
@@ -30,12 +33,13 @@ __all__ = [
     "estimated_epsilon",
     "estimated_noise",
     "is_likely",
+    "known_point",
     "least_epsilon",
     "least_noise",
     "prove",
 ]
 
-FAILURE = 1e-6  # of all attempts together
+FAILURE = 1e-6  # of all attempts together, and of a rival's
 BAND = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
 _BAND_PATHS = 20_000
 _PATHS = 30.0  # times 1/δ: the limit of a sample without any loss is then δ/2
@@ -59,7 +63,7 @@ class Point:
         noise_multiplier: The plan's noise.
         epsilon: ε.
         delta: δ, at least the confidence limit.
-        failure: Probability that a limit was too low, all attempts and the band together.
+        failure: Probability that a limit was too low, all attempts, the band and a rival together.
         paths: Paths of the certifying sample, in each direction.
         route: Name of the accountant.
         band: Limits for δ at `BAND`, all proved at once from a sample of their own.
@@ -111,7 +115,7 @@ def least_epsilon(plan: Plan, route: SampledRoute, delta: float, *, tight: bool 
 
     A point that was proved for this very plan before, such as the one it was calibrated for, counts.
     """
-    known = _known(plan, route, delta)
+    known = known_point(plan, route, delta)
     if known is not None:
         return known
     key = _key(plan, route, delta, tight)
@@ -143,13 +147,13 @@ def prove(
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
     with bar(f"certifying noise {noise:.4g} at ε = {epsilon:.4g}, δ = {delta:g}") as progress:
         found = route.at(noise).certified_delta(
-            epsilon, seed=seed, paths=paths, failure=FAILURE / 2 ** (attempt + 2), progress=progress
+            epsilon, seed=seed, paths=paths, failure=FAILURE / 2 ** (attempt + 3), progress=progress
         )
     if found.delta > delta:
         return None, found.delta
     with bar("bounding attacks") as progress:
         band = route.at(noise).band(
-            np.array(BAND), seed=seed, paths=_BAND_PATHS, failure=FAILURE / 2, progress=progress
+            np.array(BAND), seed=seed, paths=_BAND_PATHS, failure=FAILURE / 4, progress=progress
         )
     point = Point(noise, epsilon, delta, FAILURE, paths, route.route, tuple(band))
     _remember(plan, point)
@@ -214,7 +218,7 @@ def _limit(route: SampledRoute, delta: float, tight: bool) -> Callable[[float, f
     def limit(noise: float, epsilon: float, pilots: int) -> float:
         try:
             return route.at(noise).predicted_limit(
-                epsilon, paths, FAILURE / 4, seed=_SEARCH_SEED, pilots=pilots
+                epsilon, paths, FAILURE / 8, seed=_SEARCH_SEED, pilots=pilots
             )
         except UnsupportedError:
             return 1.0
@@ -274,7 +278,7 @@ def _remember(plan: Plan, point: Point) -> None:
         store("points", key, [*points, vars(point)])
 
 
-def _known(plan: Plan, route: SampledRoute, delta: float) -> Point | None:
+def known_point(plan: Plan, route: SampledRoute, delta: float) -> Point | None:
     """The smallest ε that was proved for the plan before, at this δ or a smaller one.
 
     It is picked by its result, so the failure probabilities of all candidates add.

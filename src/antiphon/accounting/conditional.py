@@ -47,7 +47,7 @@ from scipy.special import expit, log_ndtr, logit, ndtr, ndtri
 
 from antiphon.accounting.account import Account, effective_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon
-from antiphon.accounting.pld import FINE, extra_loss
+from antiphon.accounting.pld import FINE, extra_loss, rounded_up
 from antiphon.accounting.profile import NumericalProfile
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.plan import Plan
@@ -92,7 +92,7 @@ def account(plan: Plan, *, failures: Sequence[float] = FAILURES) -> Account:
         route="conditional composition",
         profile=NumericalProfile(
             lambda epsilon: min(
-                failure + float(whole.get_delta_for_epsilon(epsilon)) for failure, whole in curves
+                failure + rounded_up(whole, plan.steps).delta(epsilon) for failure, whole in curves
             )
         ),
         theorem=(

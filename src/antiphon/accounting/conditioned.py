@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from antiphon.accounting.account import Account, effective_noise, is_independent
+from antiphon.accounting.account import Account, diagonal, effective_noise, is_independent
 from antiphon.accounting.bins_pair import bin_means
 from antiphon.accounting.energy import EnergyLaw, binomial_law
 from antiphon.accounting.lambda_energy import lambda_cgd_law
@@ -49,9 +49,10 @@ def account(plan: Plan) -> Account:
     def curve(epsilon: float) -> float:
         if epsilon < pure:
             return 1.0
-        # Below the smallest ε the bound grows by at most e^Δ - 1: H_1 <= H_{e^Δ} + e^Δ - 1.
-        least = max(epsilon - pure, _SMALLEST)
-        return whole.delta(noise, least, amplitude) + math.expm1(least - (epsilon - pure))
+        # Below the smallest ε: H at e^a is at most H at e^b plus e^b - e^a.
+        rest = epsilon - pure
+        least = max(rest, _SMALLEST)
+        return whole.delta(noise, least, amplitude) + math.exp(least) * -math.expm1(rest - least)
 
     return Account(
         route="conditioned",
@@ -136,7 +137,7 @@ def _law(plan: Plan) -> tuple[EnergyLaw, float, float]:
     coins, amplitude = _coins(plan)
     if isinstance(coins, Bernoulli):
         if is_independent(mechanism, plan.steps):
-            scale = abs(float(mechanism.encoder(1)[0, 0]))
+            scale = diagonal(mechanism, plan.steps)
             return binomial_law(coins.rate, plan.steps), amplitude, scale
         if isinstance(mechanism, LambdaCGD):
             law = lambda_cgd_law(mechanism.lam, coins.rate, plan.steps, side="upper")

@@ -22,8 +22,10 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import Poisson
 
-__all__ = ["FINE", "account", "compose", "extra_loss", "fine_grid", "together"]
+__all__ = ["FINE", "account", "compose", "extra_loss", "fine_grid", "rounded_up", "together"]
 
+# Composition by Fourier transforms loses about 2e-17 per step of a δ; δ's are raised by far more.
+_LOST, _LOST_PER_STEP = 1e-14, 1e-15
 FINE = 1e-4  # grid of the privacy loss, refined where many steps compose
 _MOST_POINTS = 4_000_000
 
@@ -47,7 +49,7 @@ def account(plan: Plan, *, grid: float | None = None) -> Account:
     whole = compose(plan, width)
     return Account(
         route="pld",
-        profile=NumericalProfile(lambda epsilon: float(whole.get_delta_for_epsilon(epsilon))),
+        profile=rounded_up(whole, step.count),
         theorem=(
             f"{step.theorem}, {step.count} times composed as privacy loss distributions on a grid of "
             f"{width:g}"
@@ -86,7 +88,20 @@ def together(plans: Sequence[Plan]) -> NumericalProfile:
     width = min(fine_grid(plan) for plan in plans)
     with np.errstate(all="ignore"):
         whole = reduce(lambda a, b: a.compose(b), [compose(plan, width) for plan in plans])
-    return NumericalProfile(lambda epsilon: float(whole.get_delta_for_epsilon(epsilon)))
+    return rounded_up(whole, sum(plan.steps for plan in plans))
+
+
+def rounded_up(whole: PrivacyLossDistribution, steps: int) -> NumericalProfile:
+    """The profile of a composition of so many steps, above what floating point may have lost.
+
+    Guarantee:
+        The transforms' rounding is not bounded by a proof; measured against exact Gaussian profiles it is
+        fifty times smaller than what is added here.
+    """
+    lost = _LOST + _LOST_PER_STEP * steps
+    return NumericalProfile(
+        lambda epsilon: max(0.0, float(whole.get_delta_for_epsilon(epsilon))) + lost
+    )
 
 
 def _loss(step: Step, width: float) -> PrivacyLossDistribution:
@@ -112,7 +127,7 @@ def _poisson(rate: float, noise: float, width: float) -> PrivacyLossDistribution
 
 
 def _connect(width: float, first: int, last: int, deltas: Series) -> pld_pmf.PLDPmf:
-    decreasing = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    decreasing = np.maximum.accumulate(np.clip(deltas, 0.0, 1.0)[::-1])[::-1]
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(width, first, last, decreasing)
 
 

@@ -80,7 +80,8 @@ class NumericalProfile(AbstractProfile):
 
     def delta(self, epsilon: float) -> float:
         """The δ proved for ``epsilon``, at most 1."""
-        return min(1.0, max(0.0, self.curve(epsilon)))
+        value = self.curve(epsilon)
+        return 1.0 if math.isnan(value) else min(1.0, max(0.0, value))
 
     def epsilon(self, delta: float) -> float:
         """By bisection; the answer is a point at which ``delta`` is proved."""
@@ -137,7 +138,7 @@ class ConvexProfile(AbstractProfile):
         """The hull of the proved points and of (0, 1)."""
         best: dict[float, float] = {0.0: 1.0}
         for epsilon, delta in proved:
-            best[epsilon] = min(best.get(epsilon, 1.0), delta)
+            best[float(epsilon)] = min(best.get(epsilon, 1.0), float(delta))
         corners: list[tuple[float, float]] = []
         for epsilon, delta in sorted(best.items()):
             if corners and delta >= corners[-1][1]:

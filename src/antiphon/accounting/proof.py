@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from typing import final
 
 from antiphon.accounting.account import Account
-from antiphon.accounting.certification import Point, estimated_epsilon, least_epsilon, prove
+from antiphon.accounting.certification import (
+    Point,
+    estimated_epsilon,
+    known_point,
+    least_epsilon,
+    prove,
+)
 from antiphon.accounting.gaussian import check_delta, check_epsilon
 from antiphon.accounting.profile import AbstractProfile, ConvexProfile
 from antiphon.accounting.routes import open_routes, sampled_routes
@@ -68,18 +74,15 @@ def best_proof(
     except UnsupportedError:
         if not sampled:
             raise
-    for route in sampled:
-        least = best.epsilon if best is not None else math.inf
-        if epsilon is not None and least <= epsilon:
-            break
+    least = best.epsilon if best is not None else math.inf
+    if sampled and not (epsilon is not None and least <= epsilon):
         try:
-            point = _point(plan, route, delta, epsilon, least, tight)
+            found = _sampled(plan, sampled, delta, epsilon, least, tight)
         except UnsupportedError:
             if best is None:
                 raise
-            continue
-        if point is not None and point.epsilon < least:
-            best = _of_point(route, point)
+            found = None
+        best = found or best
     if best is None or (epsilon is not None and best.epsilon > epsilon):
         raise PlanError(
             f"ε = {epsilon} is not proved for this plan at δ = {delta:g}. Leave epsilon out to see what is."
@@ -120,17 +123,36 @@ def _of_point(route: SampledRoute, point: Point) -> Proof:
     )
 
 
-def _point(
+def _sampled(
     plan: Plan,
-    route: SampledRoute,
+    routes: list[SampledRoute],
     delta: float,
     epsilon: float | None,
     least: float,
     tight: bool,
-) -> Point | None:
-    """What a Monte Carlo accountant proves, if that can be better than ``least``."""
+) -> Proof | None:
+    """What Monte Carlo proves, if that is better than ``least``.
+
+    Only the route with the best estimate is certified: a choice by results would add up failures.
+    """
+    if epsilon is None:
+        for route in routes:  # such as the point that the plan was calibrated for
+            known = known_point(plan, route, delta)
+            if known is not None and known.epsilon < least:
+                return _of_point(route, known)
+    estimates = [_estimate(plan, route, delta, tight) for route in routes]
+    promised, route = min(zip(estimates, routes, strict=True), key=lambda pair: pair[0])
     if epsilon is not None:
-        return prove(plan, route, epsilon, delta, tight=tight)[0]
-    if least < math.inf and estimated_epsilon(plan, route, delta, tight=tight) > _WORTH * least:
+        point = prove(plan, route, epsilon, delta, tight=tight)[0]
+    elif promised > _WORTH * least:
         return None
-    return least_epsilon(plan, route, delta, tight=tight)
+    else:
+        point = least_epsilon(plan, route, delta, tight=tight)
+    return _of_point(route, point) if point is not None and point.epsilon < least else None
+
+
+def _estimate(plan: Plan, route: SampledRoute, delta: float, tight: bool) -> float:
+    try:
+        return estimated_epsilon(plan, route, delta, tight=tight)
+    except UnsupportedError:
+        return math.inf

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from antiphon.accounting.account import Account, effective_noise, is_independent
+from antiphon.accounting.account import Account, diagonal, effective_noise, is_independent
 from antiphon.accounting.clones import clones_delta, gaussian_clones_delta
 from antiphon.accounting.gaussian import gaussian_mu
 from antiphon.accounting.profile import NumericalProfile
@@ -140,5 +140,5 @@ def _reports(plan: Plan) -> _Reports:
             f"a pass over {plan.n} records in batches of {sampling.batch} has one full batch: no order "
             "hides a record. Use smaller batches."
         )
-    scale = abs(float(mechanism.encoder(1)[0, 0]))
+    scale = diagonal(mechanism, plan.steps)
     return _Reports(number, relation.amplitude * scale, 2 * scale)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import final
 
-from antiphon.accounting.account import effective_noise, is_independent
+from antiphon.accounting.account import diagonal, effective_noise, is_independent
 from antiphon.errors import UnsupportedError
 from antiphon.mechanisms import AbstractMechanism, Banded
 from antiphon.participation import Once
@@ -59,7 +59,7 @@ def repeated_step(plan: Plan) -> Step:
             theorem, by = "subsampled Gaussians of one group", ("Banded23", "ZhuWang19")
             return Step(rate, noise / norm, relation, False, -(-plan.steps // cycle), theorem, by)
         case Poisson(rate) if is_independent(mechanism, plan.steps):
-            scale = abs(float(mechanism.encoder(1)[0, 0]))
+            scale = diagonal(mechanism, plan.steps)
             theorem, by = "Poisson-subsampled Gaussians", ("ZhuWang19",)
             return Step(rate, noise / scale, relation, False, plan.steps, theorem, by)
         case FixedSize(batch) if is_independent(mechanism, plan.steps):
@@ -73,7 +73,7 @@ def repeated_step(plan: Plan) -> Step:
                 raise UnsupportedError(
                     "a batch of all records is FullBatch(); its accounting is exact."
                 )
-            scale = abs(float(mechanism.encoder(1)[0, 0]))
+            scale = diagonal(mechanism, plan.steps)
             theorem = f"fixed-size batches without replacement under {relation}"
             by = ("BalleBartheGaboardi18",)
             return Step(batch / plan.n, noise / scale, relation, True, plan.steps, theorem, by)
