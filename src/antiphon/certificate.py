@@ -135,11 +135,9 @@ class Certificate:
                 )
             )
         if self.confidence is not None:
+            failure = round(1 - self.confidence, 12)
             lines.append(
-                (
-                    "confidence",
-                    f"Monte Carlo bound, wrong with probability at most {_up(round(1 - self.confidence, 12))}",
-                )
+                ("confidence", f"Monte Carlo bound, wrong with probability at most {_up(failure)}")
             )
         lines += [("assumes", text) for text in self.assumptions]
         lines.append(("sources", ", ".join(self.references)))

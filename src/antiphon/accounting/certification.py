@@ -10,6 +10,7 @@ again draws the same paths.
 """
 
 import hashlib
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -50,6 +51,7 @@ _TIGHT_PILOTS = 10_000
 # Aim below δ by about two standard deviations of the limit, so that a second attempt is rare.
 _AIM = 0.88
 _ATTEMPTS = 8
+_USUAL_CALLS = 14  # of a search, for its bar
 _MOST_WORK = 1e13  # a day on two cores
 _SEARCH_SEED = 0
 
@@ -227,6 +229,19 @@ def _limit(route: SampledRoute, delta: float, tight: bool) -> Callable[[float, f
 
 
 def _root(limit: Callable[[float, int], float], target: float, pilots: int, near: float) -> float:
+    """Where a decreasing function falls to the target, with a bar."""
+    with bar("searching with estimates") as progress:
+        calls = itertools.count(1)
+
+        def counted(x: float, pilots: int) -> float:
+            done = next(calls)
+            progress(done, max(_USUAL_CALLS, done + 1))
+            return limit(x, pilots)
+
+        return _solve(counted, target, pilots, near)
+
+
+def _solve(limit: Callable[[float, int], float], target: float, pilots: int, near: float) -> float:
     """Where a decreasing function falls to the target: bracketed with few pilots, solved with many."""
     low = high = near
     while limit(high, _ROUGH_PILOTS) > target:
