@@ -18,7 +18,7 @@ from antiphon.accounting.lambda_pair import LambdaPair
 from antiphon.accounting.moments import account, least_noise, log_moment
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.events import GaussianRelease, PureRelease
-from antiphon.mechanisms import Banded, Dense, Independent, LambdaCGD
+from antiphon.mechanisms import Banded, Dense, Honaker, Independent, LambdaCGD, NuFTRL
 from antiphon.plan import Plan
 from antiphon.sampling import FixedSize, Poisson
 
@@ -241,9 +241,20 @@ def test_what_cannot_be_bounded_is_refused():
         account(Plan(n=10, sampling=FixedSize(2), steps=3, mechanism=LambdaCGD(0.5)))
     with pytest.raises(UnsupportedError, match="replace-one"):
         account(plan(LambdaCGD(0.5), relation="replace-one"))
-    with pytest.raises(UnsupportedError, match="steps"):
-        account(plan(LambdaCGD(0.5), steps=9000))
+    for mechanism, steps in ((LambdaCGD(0.5), 60_000), (Honaker(), 9000)):
+        with pytest.raises(UnsupportedError, match="steps"):
+            account(plan(mechanism, steps=steps))
     with pytest.raises(PlanError):
         least_noise(plan(LambdaCGD(0.5)), 1.0, 2.0)
     with pytest.raises(PlanError, match="noise multiplier"):
         account(plan(LambdaCGD(0.5), noise=None))
+
+
+@pytest.mark.parametrize("mechanism", [LambdaCGD(0.7), NuFTRL(0.05), Banded((2.0, -1.0, 0.5))])
+def test_columns_of_toeplitz_encoders_need_no_matrix(mechanism, T=40):
+    C = np.abs(mechanism.encoder(T))
+    G = C.T @ C
+    exact = np.stack([np.sqrt(np.diagonal(G)), G.sum(axis=0) - np.diagonal(G)], axis=1)
+    found = moments._toeplitz(np.abs(mechanism.column(T)))
+    assert (found >= exact * (1 - 1e-14)).all()
+    np.testing.assert_allclose(found, exact, rtol=1e-8, atol=1e-8)

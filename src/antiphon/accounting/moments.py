@@ -59,6 +59,7 @@ Array = NDArray[np.float64]
 
 _ORDERS = np.geomspace(0.05, 2000.0, 72)  # α − 1 and β; each is valid, the account takes the best
 _MOST_STEPS = 8192  # a T x T encoder is kept
+_MOST_TOEPLITZ_STEPS = 50_000  # T² products, but no matrix
 _ROUND = 0.02  # columns whose norm and overlap agree within this share are counted as one
 _REACH = 12.0  # integrals end where the integrand falls this fast; the rest is bounded
 _MOST_POINTS = 6_000  # an order that needs more is left out
@@ -226,22 +227,37 @@ def _rate(plan: Plan) -> float:
 def _columns(plan: Plan) -> Array:
     """Rows of (‖c_s‖, Σ_{u≠s} <c_s, c_u>, how many), rounded up."""
     _rate(plan)
-    if plan.steps > _MOST_STEPS:
+    column = getattr(plan.known_mechanism(), "column", None)
+    most = _MOST_STEPS if column is None else _MOST_TOEPLITZ_STEPS
+    if plan.steps > most:
         raise UnsupportedError(
-            f"the moments accountant keeps the encoder, for up to {_MOST_STEPS} steps; this plan has "
+            f"the moments accountant takes up to {most} steps of this mechanism; this plan has "
             f"{plan.steps}. Use fewer steps, or the Gaussian route."
         )
-    C = np.abs(np.asarray(plan.known_mechanism().encoder(plan.steps), dtype=np.float64))
-    squares = (C**2).sum(axis=0)
-    # Σ_t C_ts Σ_{u≠s} C_tu, without a difference of large numbers.
-    overlaps = (C * _others(C)).sum(axis=0)
-    values = np.stack([np.sqrt(squares), overlaps], axis=1)
+    if column is None:
+        C = np.abs(np.asarray(plan.known_mechanism().encoder(plan.steps), dtype=np.float64))
+        # Σ_t C_ts Σ_{u≠s} C_tu, without a difference of large numbers.
+        values = np.stack([np.linalg.norm(C, axis=0), (C * _others(C)).sum(axis=0)], axis=1)
+    else:
+        values = _toeplitz(np.abs(column(plan.steps)))
     pairs = _up(values, _ROUND)
     _, which, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-    rare = counts[which.ravel()] < 0.005 * len(C)  # columns at the edges: their sizes hardly matter
+    rare = (
+        counts[which.ravel()] < 0.005 * plan.steps
+    )  # columns at the edges: their sizes hardly matter
     pairs[rare] = _up(values, 5 * _ROUND)[rare]
     rows, counts = np.unique(pairs, axis=0, return_counts=True)
     return np.column_stack([rows, counts])
+
+
+def _toeplitz(c: Array) -> Array:
+    """‖c_s‖ and the overlaps of an encoder with first column c >= 0, rounded up."""
+    squares = np.cumsum(c**2)[::-1]
+    # Row t sums to c_0 + ... + c_t; each sum of T positive terms is off by a share below 1e-10.
+    whole = np.correlate(np.cumsum(c), c, "full")[len(c) - 1 :]
+    return np.stack(
+        [np.sqrt(squares) * (1 + 1e-10), np.maximum(whole - squares, 0) + 1e-10 * whole], 1
+    )
 
 
 def _others(C: Array) -> Array:
