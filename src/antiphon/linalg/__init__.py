@@ -1,6 +1,7 @@
-"""Numbers only: lower-triangular Toeplitz algebra, spectral factorisation, sums of exponentials."""
+"""Numbers only: Toeplitz algebra, spectral factorisation, sums of exponentials, clipping."""
 
 from antiphon.linalg.arrays import Matrix, Rows, Series, Vector
+from antiphon.linalg.clipping import clip_rows
 from antiphon.linalg.exponentials import fit_inverse_square_root, reciprocal
 from antiphon.linalg.spectral import minimum_phase
 from antiphon.linalg.toeplitz import all_pole_energy, gram, invert, lower, multiply
@@ -12,6 +13,7 @@ __all__ = [
     "Series",
     "Vector",
     "all_pole_energy",
+    "clip_rows",
     "fit_inverse_square_root",
     "gram",
     "invert",
