@@ -6,11 +6,18 @@ from typing import final
 import numpy as np
 
 from antiphon.accounting.profile import AbstractProfile
-from antiphon.errors import PlanError
+from antiphon.errors import PlanError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.plan import Plan
+from antiphon.relations import Relation
 
-__all__ = ["Account", "diagonal", "effective_noise", "is_independent"]
+__all__ = [
+    "Account",
+    "diagonal",
+    "effective_noise",
+    "is_independent",
+    "supported_amplitude",
+]
 
 
 @final
@@ -42,6 +49,18 @@ def effective_noise(plan: Plan) -> float:
     if not plan.blocks:
         return plan.known_noise()
     return float(sum(block.noise_multiplier**-2 for block in plan.blocks) ** -0.5)
+
+
+def supported_amplitude(plan: Plan) -> float:
+    """Largest change of one contribution, if neighbours share the batches of all others; else a refusal."""
+    relation = Relation.of(plan.relation)
+    if not plan.sampling.supports(relation):
+        raise UnsupportedError(
+            f"{plan.sampling} gives places by row: adding or removing a record moves others to other "
+            "batches, so it is not a change of one record. Use relation='zero-out' or 'replace-one', or a "
+            "sampling with one coin per record (Poisson, BallsInBins, CyclicPoisson, FullBatch)."
+        )
+    return relation.amplitude
 
 
 def is_independent(mechanism: AbstractMechanism, T: int) -> bool:

@@ -76,7 +76,7 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
     # Only one is certified: a choice by certified results would add up their failures.
     noise, chosen = min(ranked, key=lambda pair: pair[0], default=(math.inf, None))
     if chosen is not None and noise < _WORTH * best:
-        point = least_noise(plan, chosen, epsilon, delta, tight=tight)
+        point = least_noise(plan, chosen, epsilon, delta, tight=tight, start=noise)
         best = min(best, point.noise_multiplier)
     if best == math.inf:
         raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))

@@ -89,9 +89,23 @@ class Point:
 
 
 def least_noise(
-    plan: Plan, route: SampledRoute, epsilon: float, delta: float, *, tight: bool = False
+    plan: Plan,
+    route: SampledRoute,
+    epsilon: float,
+    delta: float,
+    *,
+    tight: bool = False,
+    start: float | None = None,
 ) -> Point:
     """A noise multiplier for which (ε, δ) is proved, close to the least.
+
+    Args:
+        plan: With or without noise.
+        route: What certifies it.
+        epsilon: ε.
+        delta: δ.
+        tight: Draw more paths.
+        start: What `estimated_noise` returned, if it was asked before.
 
     Guarantee:
         (ε, δ) holds for the plan with this noise, but for ``failure`` over the paths drawn.
@@ -99,7 +113,7 @@ def least_noise(
     key = {**_key(plan, route, delta, tight), "epsilon": epsilon}
 
     def search() -> dict[str, Any]:
-        noise = _round_up(estimated_noise(plan, route, epsilon, delta, tight=tight))
+        noise = _round_up(start or estimated_noise(plan, route, epsilon, delta, tight=tight))
         for attempt in range(_ATTEMPTS):
             point, limit = prove(
                 plan.with_noise(noise), route, epsilon, delta, attempt, tight=tight
@@ -112,8 +126,22 @@ def least_noise(
     return _point(remembered("noise", key, search))
 
 
-def least_epsilon(plan: Plan, route: SampledRoute, delta: float, *, tight: bool = False) -> Point:
+def least_epsilon(
+    plan: Plan,
+    route: SampledRoute,
+    delta: float,
+    *,
+    tight: bool = False,
+    start: float | None = None,
+) -> Point:
     """An ε that is proved for the plan at ``delta``, close to the least.
+
+    Args:
+        plan: With its noise.
+        route: What certifies it.
+        delta: δ.
+        tight: Draw more paths.
+        start: What `estimated_epsilon` returned, if it was asked before.
 
     A point that was proved for this very plan before, such as the one it was calibrated for, counts.
     """
@@ -123,7 +151,7 @@ def least_epsilon(plan: Plan, route: SampledRoute, delta: float, *, tight: bool 
     key = _key(plan, route, delta, tight)
 
     def search() -> dict[str, Any]:
-        epsilon = _round_up(estimated_epsilon(plan, route, delta, tight=tight))
+        epsilon = _round_up(start or estimated_epsilon(plan, route, delta, tight=tight))
         for attempt in range(_ATTEMPTS):
             point, _ = prove(plan, route, epsilon, delta, attempt, tight=tight)
             if point is not None:

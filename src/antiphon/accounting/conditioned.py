@@ -4,7 +4,13 @@ import math
 
 import numpy as np
 
-from antiphon.accounting.account import Account, diagonal, effective_noise, is_independent
+from antiphon.accounting.account import (
+    Account,
+    diagonal,
+    effective_noise,
+    is_independent,
+    supported_amplitude,
+)
 from antiphon.accounting.bins_pair import bin_means
 from antiphon.accounting.energy import EnergyLaw, binomial_law
 from antiphon.accounting.lambda_energy import lambda_cgd_law
@@ -129,11 +135,11 @@ def _law(plan: Plan) -> tuple[EnergyLaw, float, float]:
     mechanism = plan.known_mechanism()
     match plan.sampling:
         case BallsInBins(bins):
-            return _fixed_order(plan, np.full(bins, 1 / bins)), _amplitude(plan), 1.0
+            return _fixed_order(plan, np.full(bins, 1 / bins)), supported_amplitude(plan), 1.0
         case ShuffledEpochs(batch, reshuffle=False):
             full, rest = divmod(plan.n, batch)
             weights = np.array([batch / plan.n] * full + [rest / plan.n] * (rest > 0))
-            return _fixed_order(plan, weights), _amplitude(plan), 1.0
+            return _fixed_order(plan, weights), supported_amplitude(plan), 1.0
     coins, amplitude = _coins(plan)
     if isinstance(coins, Bernoulli):
         if is_independent(mechanism, plan.steps):
@@ -152,7 +158,7 @@ def _coins(plan: Plan) -> tuple[AbstractCoins, float]:
     """How one unit's steps are drawn, and the amplitude of its change."""
     match plan.sampling:
         case Poisson(rate):
-            return Bernoulli(rate, plan.steps), _amplitude(plan)
+            return Bernoulli(rate, plan.steps), supported_amplitude(plan)
         case FixedSize(batch) if batch < plan.n:
             # With one record more, a batch holds it in the place of another: a swap, twice the change.
             amplitude = 1.0 if plan.relation == Relation.ZERO_OUT else 2.0
@@ -160,22 +166,12 @@ def _coins(plan: Plan) -> tuple[AbstractCoins, float]:
         case ShuffledEpochs(batch, reshuffle=True):
             batches = -(-plan.n // batch)
             last = (plan.n - (batches - 1) * batch) / batch
-            return OncePerEpoch(batches, last, plan.steps), _amplitude(plan)
+            return OncePerEpoch(batches, last, plan.steps), supported_amplitude(plan)
         case _:
             raise UnsupportedError(
                 f"conditioning on participations needs Poisson or FixedSize sampling with a batch below n, "
                 f"BallsInBins or ShuffledEpochs; this plan has {plan.sampling}."
             )
-
-
-def _amplitude(plan: Plan) -> float:
-    relation = Relation.of(plan.relation)
-    if not plan.sampling.supports(relation):
-        raise UnsupportedError(
-            f"{plan.sampling} gives places by row: adding or removing a record moves others. Use "
-            "relation='zero-out' or 'replace-one'."
-        )
-    return relation.amplitude
 
 
 def _fixed_order(plan: Plan, weights: Vector) -> EnergyLaw:

@@ -147,7 +147,9 @@ def _sampled(
     elif promised > _WORTH * least:
         return None
     else:
-        point = least_epsilon(plan, route, delta, tight=tight)
+        # Infinite if there was no estimate: then the search says why.
+        start = promised if promised < math.inf else None
+        point = least_epsilon(plan, route, delta, tight=tight, start=start)
     return _of_point(route, point) if point is not None and point.epsilon < least else None
 
 

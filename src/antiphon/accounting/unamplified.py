@@ -1,12 +1,11 @@
 """Plans as one Gaussian release: no credit for randomness in the batches."""
 
-from antiphon.accounting.account import Account, effective_noise
+from antiphon.accounting.account import Account, effective_noise, supported_amplitude
 from antiphon.accounting.gaussian import compose_gaussians
 from antiphon.accounting.profile import GaussianProfile
 from antiphon.errors import UnsupportedError
 from antiphon.events import GaussianRelease
 from antiphon.plan import Plan
-from antiphon.relations import Relation
 
 __all__ = ["account", "gaussian_parameter"]
 
@@ -38,15 +37,9 @@ def account(plan: Plan) -> Account:
 
 def gaussian_parameter(plan: Plan) -> float:
     """μ of the training alone."""
-    relation = Relation.of(plan.relation)
-    if not plan.sampling.supports(relation):
-        raise UnsupportedError(
-            f"{plan.sampling} gives places by row: adding or removing a record moves others to other "
-            "batches, so it is not a change of one record. Use relation='zero-out' or 'replace-one', or a "
-            "sampling with one coin per record (Poisson, BallsInBins, CyclicPoisson, FullBatch)."
-        )
+    amplitude = supported_amplitude(plan)
     sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
-    return relation.amplitude * float(sensitivity) / effective_noise(plan)
+    return amplitude * float(sensitivity) / effective_noise(plan)
 
 
 def _extra(plan: Plan) -> list[float]:
