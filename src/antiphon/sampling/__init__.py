@@ -1,6 +1,7 @@
 """How batches are drawn. A scheme is accounted for as it is really drawn, never as a likelier one."""
 
 from antiphon.sampling.base import AbstractSampling, from_dict
+from antiphon.sampling.draws import Draws
 from antiphon.sampling.epochs import (
     BallsInBins,
     FullBatch,
@@ -14,6 +15,7 @@ __all__ = [
     "AbstractSampling",
     "BallsInBins",
     "CyclicPoisson",
+    "Draws",
     "FixedSize",
     "FullBatch",
     "OnePass",

@@ -1,0 +1,135 @@
+"""The batches of a run, each a function of the key and its step."""
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.checks import whole
+from antiphon.errors import PlanError
+from antiphon.randomness import Generator
+from antiphon.sampling.base import AbstractSampling
+from antiphon.sampling.epochs import BallsInBins, FullBatch, OnePass, Recorded, ShuffledEpochs
+from antiphon.sampling.random import CyclicPoisson, FixedSize, Poisson
+from antiphon.sampling.subsets import Rows, Words, below, bernoulli, order, subset
+
+__all__ = ["Draws"]
+
+
+@final
+@dataclass(frozen=True)
+class Draws:
+    """The rows of every batch of a sampling, out of n.
+
+    A value without state, so a resumed run needs nothing but its step: what is drawn once (orders, bins,
+    groups) is kept for speed and can be drawn again. It holds the generator: keep it as secret as the data.
+
+    Attributes:
+        sampling: How batches are drawn.
+        n: Number of rows.
+        generator: Where the random numbers come from. Batches use its children "batches", by step, and
+            "places", for what is drawn once or once in an epoch.
+
+    Guarantee:
+        `rows` depends on these three and the step alone: neither on earlier calls nor on the platform.
+        Batches have the law that ``sampling`` states, up to what `antiphon.sampling.subsets` says
+        of each draw (2**-64 for a number), if the words of the generator are uniform. Where
+        ``sampling.own_coin`` holds, adding rows at the end leaves the batches of the others as they were.
+
+    Example:
+        >>> draws = Draws(Poisson(rate=0.2), n=20, generator=Generator.seeded(1))
+        >>> [draws.rows(step).tolist() for step in (0, 1, 0)]
+        [[7, 8, 11, 12, 18], [0, 2, 3, 4, 8, 10, 12, 18, 19], [7, 8, 11, 12, 18]]
+    """
+
+    sampling: AbstractSampling
+    n: int
+    generator: Generator
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n", whole("n", self.n))
+        match self.sampling:
+            case FixedSize() | ShuffledEpochs() | OnePass():
+                self.sampling.check(self.n, 1)
+            case Recorded(batches):
+                self.sampling.check(self.n, len(batches))
+
+    def rows(self, step: int) -> Tensor:
+        """The distinct rows of the batch of this step, as int64 on the CPU; possibly none.
+
+        They ascend, but for `Recorded`, whose batches stay as written. The tensor is the caller's own.
+        """
+        return torch.from_numpy(self._rows(_natural(step)))
+
+    def _rows(self, step: int) -> Rows:
+        words = partial(_words, self._batches, step)
+        match self.sampling:
+            case Poisson(rate):
+                return bernoulli(words, self.n, rate)
+            case FixedSize(batch):
+                return subset(words, self.n, batch)
+            case CyclicPoisson(rate, cycle):
+                group = self._bin(step % cycle)
+                return group[bernoulli(words, len(group), rate)]
+            case BallsInBins(bins):
+                return self._bin(step % bins).copy()
+            case ShuffledEpochs(batch, reshuffle):
+                epoch, place = divmod(step, -(-self.n // batch))
+                return np.sort(self._order(epoch if reshuffle else 0)[place * batch :][:batch])
+            case OnePass(batch):
+                self.sampling.check(self.n, step + 1)
+                return np.arange(step * batch, min((step + 1) * batch, self.n))
+            case FullBatch():
+                return np.arange(self.n)
+            case Recorded(batches):
+                return _recorded(batches, step)
+        raise PlanError(f"it is not known how to draw the batches of {self.sampling}.")
+
+    @cached_property
+    def _batches(self) -> Generator:
+        return self.generator.spawn("batches")
+
+    def _places(self, epoch: int) -> Words:
+        return partial(_words, self.generator.spawn("places"), epoch)
+
+    def _order(self, epoch: int) -> Rows:
+        """The order of an epoch. The last one is kept: steps mostly follow each other."""
+        kept = vars(self).get("_kept")
+        if kept is None or kept[0] != epoch:
+            kept = epoch, order(self._places(epoch), self.n)
+            vars(self)["_kept"] = kept
+        return kept[1]
+
+    @cached_property
+    def _bins(self) -> tuple[Rows, Rows]:
+        """The rows sorted by their bins, which come from one word for each row; and the bins, sorted."""
+        sampling: Any = self.sampling
+        count = sampling.cycle if isinstance(sampling, CyclicPoisson) else sampling.bins
+        bins = below(self._places(0)(self.n), count)
+        rows = np.argsort(bins, kind="stable")
+        return rows, bins[rows]
+
+    def _bin(self, number: int) -> Rows:
+        rows, bins = self._bins
+        start, stop = bins.searchsorted([number, number + 1])
+        return rows[start:stop]
+
+
+def _words(generator: Generator, step: int, count: int) -> NDArray[np.uint64]:
+    return generator.words(count, step).numpy().view(np.uint64)
+
+
+def _recorded(batches: Any, step: int) -> Rows:
+    if step >= len(batches):
+        raise PlanError(f"the schedule has {len(batches)} batches; there is none for step {step}.")
+    return np.array(batches[step], dtype=np.int64)
+
+
+def _natural(step: Any) -> int:
+    if isinstance(step, bool) or not (isinstance(step, int | np.integer) and step >= 0):
+        raise PlanError(f"step must be a whole number of at least 0; got {step!r}.")
+    return int(step)
