@@ -1,6 +1,7 @@
-"""Numbers only: Toeplitz algebra, spectral factorisation, sums of exponentials, clipping."""
+"""Numbers only: Toeplitz algebra, spectral factorisation, sums of exponentials, B-splines, clipping."""
 
 from antiphon.linalg.arrays import Matrix, Rows, Series, Vector
+from antiphon.linalg.bsplines import UniformSplines, spline_pieces
 from antiphon.linalg.clipping import clip_rows
 from antiphon.linalg.exponentials import fit_inverse_square_root, reciprocal
 from antiphon.linalg.spectral import minimum_phase
@@ -11,6 +12,7 @@ __all__ = [
     "Matrix",
     "Rows",
     "Series",
+    "UniformSplines",
     "Vector",
     "all_pole_energy",
     "clip_rows",
@@ -23,4 +25,5 @@ __all__ = [
     "multiply",
     "reciprocal",
     "signs_agree",
+    "spline_pieces",
 ]
