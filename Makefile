@@ -34,6 +34,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/optimize.py
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/splines.py
 
 format: $(READY)
 	$(BIN)/ruff format --quiet .

@@ -1,8 +1,8 @@
 """Learning from sensitive data with noise that answers itself.
 
 A `Plan` says what will run, `calibrate` finds its noise, `certify` proves its (ε, δ);
-`antiphon.mechanisms` holds every correlated-noise mechanism. Names load when they are first used, so that
-``import antiphon`` is quick.
+`antiphon.mechanisms` holds every correlated-noise mechanism, `antiphon.models` networks. Names load when
+they are first used, so that ``import antiphon`` is quick.
 """
 
 from importlib import import_module
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         events,
         linalg,
         mechanisms,
+        models,
         participation,
         randomness,
         sampling,
@@ -57,6 +58,7 @@ __all__ = [
     "events",
     "linalg",
     "mechanisms",
+    "models",
     "participation",
     "randomness",
     "sampling",

@@ -1,0 +1,13 @@
+"""Models as plain modules, which know nothing of privacy: Kolmogorov-Arnold networks.
+
+>>> from antiphon.models import KAN
+>>> sum(parameter.numel() for parameter in KAN([64, 64, 10]).parameters())
+37888
+"""
+
+from antiphon.linalg import UniformSplines
+from antiphon.models.kan import KAN, KANLayer
+from antiphon.models.splines import spline_basis
+from antiphon.models.two_layer import TwoLayerKAN
+
+__all__ = ["KAN", "KANLayer", "TwoLayerKAN", "UniformSplines", "spline_basis"]
