@@ -5,7 +5,8 @@
     AntiphonError
     ├── LedgerError       a run that the budget forbids, or a record that cannot be trusted
     ├── PlanError         a value that no run can have: it says what was given and what is allowed
-    ├── StateError        a noise state that does not belong to the mechanism, tensors or step at hand
+    ├── StateError        a noise state that does not belong to the mechanism, tensors or step at hand,
+    │                     or a checkpoint that cannot be written, read or trusted
     └── UnsupportedError  a question that has an answer, but none that we can prove
 
 ``PlanError`` and ``StateError`` are also ``ValueError``, so that code which knows nothing of Antiphon
@@ -28,7 +29,7 @@ class LedgerError(AntiphonError):
 
 
 class StateError(AntiphonError, ValueError):
-    """A noise state was given to a mechanism, tensors or a step that it was not made for."""
+    """A noise state does not belong where it was given, or a checkpoint cannot be written or trusted."""
 
 
 class UnsupportedError(AntiphonError):
