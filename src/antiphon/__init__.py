@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         participation,
         randomness,
         sampling,
+        training,
     )
     from antiphon.accounting.calibrate import calibrate
     from antiphon.certificate import Certificate, certify
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         Recorded,
         ShuffledEpochs,
     )
+    from antiphon.training import PrivacyEngine, make_private
 
 __all__ = [
     "BallsInBins",
@@ -48,6 +50,7 @@ __all__ = [
     "OnePass",
     "Plan",
     "Poisson",
+    "PrivacyEngine",
     "Recorded",
     "Relation",
     "ShuffledEpochs",
@@ -57,11 +60,13 @@ __all__ = [
     "errors",
     "events",
     "linalg",
+    "make_private",
     "mechanisms",
     "models",
     "participation",
     "randomness",
     "sampling",
+    "training",
 ]
 
 _HOMES = {
@@ -70,7 +75,9 @@ _HOMES = {
     "calibrate": "accounting.calibrate",
     "Ledger": "ledger",
     "Plan": "plan",
+    "PrivacyEngine": "training",
     "Relation": "relations",
+    "make_private": "training",
     **dict.fromkeys(
         (
             "BallsInBins",

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from antiphon.accounting.profile import ConvexProfile
 from antiphon.accounting.proof import best_proof
+from antiphon.errors import PlanError
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
@@ -95,6 +96,27 @@ class Certificate:
         values["plan"] = json.loads(self.plan.to_json())
         values["plan_hash"] = self.plan.hash
         return json.dumps(values)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Certificate":
+        """The certificate that `to_json` wrote. It is read, not proved again."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            del values["plan_hash"]
+            attacks = values["attacks"]
+            return cls(
+                **values
+                | {
+                    "relation": Relation.of(values["relation"]),
+                    "references": tuple(values["references"]),
+                    "assumptions": tuple(values["assumptions"]),
+                    "curve": tuple((epsilon, delta) for epsilon, delta in values["curve"]),
+                    "attacks": None if attacks is None else Attacks(**attacks),
+                    "plan": Plan.from_json(json.dumps(values["plan"])),
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(f"this JSON is not a certificate: {error}.") from error
 
     def __rich__(self) -> Table:
         """For a rich console."""

@@ -5,6 +5,7 @@
     AntiphonError
     ├── LedgerError       a run that the budget forbids, or a record that cannot be trusted
     ├── PlanError         a value that no run can have: it says what was given and what is allowed
+    ├── RunError          a step that is not part of the plan, or a run that cannot go on
     ├── StateError        a noise state that does not belong to the mechanism, tensors or step at hand,
     │                     or a checkpoint that cannot be written, read or trusted
     └── UnsupportedError  a question that has an answer, but none that we can prove
@@ -13,7 +14,14 @@
 catches them where it expects bad values.
 """
 
-__all__ = ["AntiphonError", "LedgerError", "PlanError", "StateError", "UnsupportedError"]
+__all__ = [
+    "AntiphonError",
+    "LedgerError",
+    "PlanError",
+    "RunError",
+    "StateError",
+    "UnsupportedError",
+]
 
 
 class AntiphonError(Exception):
@@ -26,6 +34,10 @@ class PlanError(AntiphonError, ValueError):
 
 class LedgerError(AntiphonError):
     """A ledger refuses a run, or is damaged."""
+
+
+class RunError(AntiphonError):
+    """A training step was refused, or a run was interrupted. What was released before it stays covered."""
 
 
 class StateError(AntiphonError, ValueError):

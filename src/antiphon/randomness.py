@@ -130,6 +130,11 @@ class Generator:
         """A new generator with a key from the operating system."""
         return cls(os.urandom(32), True)
 
+    @property
+    def key(self) -> bytes:
+        """The key itself, for a checkpoint; `Generator(key, is_secure)` is this generator again."""
+        return self._key
+
     def spawn(self, label: str) -> "Generator":
         """An independent generator for one purpose, such as ``"noise"`` or ``"sampling"``.
 

@@ -167,3 +167,12 @@ def test_sampled_participations_serve_what_has_no_law():
         conditioned.route(plan(ap.Poisson(0.1), LambdaCGD(0.5)))
     with pytest.raises(UnsupportedError, match="FullBatch"):
         conditioned.route(plan(ap.FullBatch(), NuFTRL(0.5)))
+
+
+def test_hardly_any_noise_costs_a_huge_epsilon_and_not_an_error():
+    plan = Plan(n=6000, sampling=FixedSize(256), steps=2000, mechanism=LambdaCGD(0.9),
+                relation="zero-out", noise_multiplier=1.0)  # fmt: skip
+    certificate = certify(plan, 1e-5)
+    assert 700 < certificate.epsilon < 1000
+    assert certificate.profile.epsilon(1e-5) == pytest.approx(certificate.epsilon)
+    assert certificate.attacks.accuracy == 1

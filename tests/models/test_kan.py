@@ -28,8 +28,8 @@ def edge_by_edge(layer, x):
             edge = BSpline(grid.knots, coef[o, i], grid.degree)
             out[:, o] += torch.from_numpy(edge(x[:, i].clamp(grid.low, grid.high).numpy()))
             if layer.base is not None:
-                out[:, o] += layer.base_weight[o, i].detach() * layer.base(x[:, i])
-        out[:, o] += 0 if layer.bias is None else layer.bias[o].detach()
+                out[:, o] += layer.base_mix.weight[o, i].detach() * layer.base(x[:, i])
+        out[:, o] += 0 if layer.mix.bias is None else layer.mix.bias[o].detach()
     return out
 
 
@@ -53,7 +53,9 @@ def test_an_examples_gradient_is_an_outer_product():
     grad_out = torch.tensor([[0.3, -2.0]]).double()
     out.backward(grad_out)
     torch.testing.assert_close(layer.coef.grad, torch.outer(grad_out[0], layer.features(x)[0]))
-    torch.testing.assert_close(layer.base_weight.grad, torch.outer(grad_out[0], layer.base(x)[0]))
+    torch.testing.assert_close(
+        layer.base_mix.weight.grad, torch.outer(grad_out[0], layer.base(x)[0])
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -48,7 +48,7 @@ def test_acceptance_kan_two_layer_network_and_its_gradient(activation):
 def test_the_second_layer_is_frozen_and_both_start_standard_normal():
     torch.manual_seed(0)
     model = TwoLayerKAN(40, 500)
-    assert [name for name, p in model.named_parameters() if p.requires_grad] == ["first.coef"]
+    assert [name for name, p in model.named_parameters() if p.requires_grad] == ["first.mix.weight"]
     assert model.first.coef.shape == (500, 40 * 8) and model.second.coef.shape == (1, 500 * 8)
     for draws in (model.first.coef, model.second.coef):
         assert float(draws.detach().std()) == pytest.approx(1.0, abs=0.06)

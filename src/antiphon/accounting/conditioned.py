@@ -58,7 +58,8 @@ def account(plan: Plan) -> Account:
         # Below the smallest ε: H at e^a is at most H at e^b plus e^b - e^a.
         rest = epsilon - pure
         least = max(rest, _SMALLEST)
-        return whole.delta(noise, least, amplitude) + math.exp(least) * -math.expm1(rest - least)
+        gap = 0.0 if least == rest else math.exp(least) * -math.expm1(rest - least)
+        return whole.delta(noise, least, amplitude) + gap
 
     return Account(
         route="conditioned",

@@ -18,6 +18,8 @@ from antiphon.accounting.gaussian import (
 
 __all__ = ["AbstractProfile", "ConvexProfile", "GaussianProfile", "NumericalProfile"]
 
+_LARGE = 700.0  # e to this is near the end of float64; no line of that slope bounds anything
+
 
 class AbstractProfile(ABC):
     """δ(ε), valid for every ε >= 0 at once and for both directions of the relation."""
@@ -153,8 +155,7 @@ class ConvexProfile(AbstractProfile):
         before = self.points[0]
         for point in self.points:
             if point[0] > epsilon:
-                width = math.expm1(point[0] - before[0])
-                share = math.expm1(epsilon - before[0]) / width
+                share = _share(epsilon - before[0], point[0] - before[0])
                 return min(before[1], before[1] + share * (point[1] - before[1]) + 1e-15)
             before = point
         return before[1]
@@ -168,7 +169,13 @@ class ConvexProfile(AbstractProfile):
                 if point[1] == before[1]:
                     return point[0]
                 share = (before[1] - delta) / (before[1] - point[1])
-                found = before[0] + math.log1p(share * math.expm1(point[0] - before[0]))
+                width = point[0] - before[0]
+                rise = (
+                    math.log1p(share * math.expm1(width))
+                    if width < _LARGE
+                    else width + math.log(share)
+                )
+                found = before[0] + rise
                 return min(point[0], found * (1 + 1e-12))
             before = point
         return math.inf
@@ -177,7 +184,7 @@ class ConvexProfile(AbstractProfile):
         """The least of the lines that the corners allow [DongRothSu22, Prop. 2.12]."""
         lines = [1.0]
         for epsilon, delta in self.points:
-            lines.append(math.exp(epsilon) * false_positive + delta)
+            lines.append(math.exp(min(epsilon, _LARGE)) * false_positive + delta)
             lines.append(1 - math.exp(-epsilon) * (1 - delta - false_positive))
         return max(min(lines), false_positive)
 
@@ -186,5 +193,12 @@ def _is_above(
     first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]
 ) -> bool:
     """Whether the middle point lies on or above the chord, in e^ε."""
-    share = math.expm1(middle[0] - first[0]) / math.expm1(last[0] - first[0])
+    share = _share(middle[0] - first[0], last[0] - first[0])
     return middle[1] >= first[1] + share * (last[1] - first[1])
+
+
+def _share(part: float, whole: float) -> float:
+    """(e^part - 1) / (e^whole - 1), also where these leave the range of numbers."""
+    if whole < _LARGE:
+        return math.expm1(part) / math.expm1(whole)
+    return math.exp(part - whole) - math.exp(-whole)

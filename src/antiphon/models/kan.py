@@ -1,8 +1,8 @@
 """Kolmogorov-Arnold networks: each edge carries a learned spline, each node adds up its edges.
 
-A layer is linear in its parameters, coef · φ(x), with fixed features φ. So one example's gradient by
-``coef`` is the outer product of the gradient by the layer's output and φ(x), and its norm the product of
-two norms: private training needs no per-example gradients.
+A layer is linear in its parameters, coef · φ(x), with fixed features φ: a plain ``nn.Linear`` after the
+splines. So one example's gradient is the outer product of the gradient by the layer's output and φ(x), and
+its norm the product of two norms: private training needs no gradients of single examples.
 """
 
 import copy
@@ -10,9 +10,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
@@ -41,18 +39,14 @@ class KANLayer(nn.Module):
         bias: Whether to add a constant; the splines can already express it.
 
     Attributes:
-        coef: Shape (out_features, in_features · p); an input's p coefficients stand together.
-        base_weight: Shape (out_features, in_features), or None.
-        bias: Shape (out_features,), or None.
+        mix: Multiplies the features by ``coef`` and adds the bias.
+        base_mix: Multiplies what ``base`` returns, or None.
         splines: The grid.
 
     Example:
         >>> KANLayer(4, 2)(torch.zeros(7, 4)).shape
         torch.Size([7, 2])
     """
-
-    base_weight: nn.Parameter | None
-    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -70,22 +64,24 @@ class KANLayer(nn.Module):
         self.in_features = whole("in_features", in_features)
         self.out_features = whole("out_features", out_features)
         self.splines = UniformSplines(intervals, degree, low, high)
-        size = in_features * self.splines.size
-        self.coef = nn.Parameter(torch.empty(out_features, size))
+        self.mix = nn.Linear(in_features * self.splines.size, out_features, bias=bias)
         self.base = base
-        weight = None if base is None else nn.Parameter(torch.empty(out_features, in_features))
-        self.register_parameter("base_weight", weight)
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_features)) if bias else None)
+        self.base_mix = None if base is None else nn.Linear(in_features, out_features, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draws a new start from torch's generator."""
         std = 1 / math.sqrt(self.in_features)
-        nn.init.normal_(self.coef, std=std)
-        if self.base_weight is not None:
-            nn.init.normal_(self.base_weight, std=std)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+        nn.init.normal_(self.mix.weight, std=std)
+        if self.base_mix is not None:
+            nn.init.normal_(self.base_mix.weight, std=std)
+        if self.mix.bias is not None:
+            nn.init.zeros_(self.mix.bias)
+
+    @property
+    def coef(self) -> Tensor:
+        """Shape (out_features, in_features · p); an input's p coefficients stand together."""
+        return self.mix.weight
 
     def features(self, x: Tensor) -> Tensor:
         """What ``coef`` multiplies: (..., in_features) to (..., in_features · p)."""
@@ -96,10 +92,10 @@ class KANLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) to (..., out_features)."""
-        out = F.linear(self.features(x), self.coef, self.bias)
-        if self.base is None or self.base_weight is None:
+        out: Tensor = self.mix(self.features(x))
+        if self.base is None or self.base_mix is None:
             return out
-        return out + F.linear(self.base(x), self.base_weight)
+        return out + self.base_mix(self.base(x))
 
     def extra_repr(self) -> str:
         """The sizes and the grid, for printing."""

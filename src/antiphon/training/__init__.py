@@ -1,3 +1,20 @@
-"""Private training of any PyTorch model: what a run writes down, so that no noise is ever used twice."""
+"""Private training of any PyTorch model: batches, clipped sums, noise, steps, checkpoints."""
 
-__all__: list[str] = []
+from antiphon.training.clipping import AbstractClipping, Adaptive, Automatic, Flat, PerLayer
+from antiphon.training.engine import PrivacyEngine, PrivateLoader
+from antiphon.training.folder import read_export
+from antiphon.training.make_private import make_private
+from antiphon.training.run import Run
+
+__all__ = [
+    "AbstractClipping",
+    "Adaptive",
+    "Automatic",
+    "Flat",
+    "PerLayer",
+    "PrivacyEngine",
+    "PrivateLoader",
+    "Run",
+    "make_private",
+    "read_export",
+]

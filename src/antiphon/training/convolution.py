@@ -1,0 +1,111 @@
+"""Gradients of single examples for convolutions of any dimension, stride, dilation and groups."""
+
+import math
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from antiphon.training.factors import AbstractFactor, Dense, at_least_single, squares
+from antiphon.training.units import Units
+
+__all__ = ["Convolution"]
+
+_CHUNK = 1 << 21  # bytes of patches at a time: they stay in the processor's cache
+_KEEP = 1 << 24  # bytes of gradients of single examples that are kept for the clipped sum
+
+
+@final
+class Convolution(AbstractFactor):
+    """Row i has the gradient of a convolution's weights: patches of its input times gradients.
+
+    For the small images of private training it is cheaper to form these gradients, a few examples at a
+    time, than to compare all pairs of places.
+    """
+
+    def __init__(self, layer: Any, image: Tensor, right: Tensor) -> None:
+        self.layer, self.image, self.right = layer, at_least_single(image), at_least_single(right)
+        self.rows = len(image)
+        self._formed: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        """Of the formed gradients."""
+        layer = self.layer
+        if self.rows * layer.weight.numel() * self.right.element_size() <= _KEEP:
+            self._formed = self._form(self._padded(), self.right).flatten(1)
+            return squares(self._formed)
+        padded, parts = self._padded(), self._part()
+        pairs = zip(torch.split(padded, parts), torch.split(self.right, parts), strict=True)
+        return torch.cat([squares(self._form(x, g).flatten(1)) for x, g in pairs])
+
+    def add_to(self, out: Tensor, weights: Tensor) -> None:
+        """From the formed gradients, or by the convolution's own backward pass on scaled gradients."""
+        if self._formed is not None:
+            total = (weights.to(self._formed.dtype) @ self._formed).view(self._transposed())
+            out.add_(total.mT.reshape(out.shape))
+            return
+        layer, dims = self.layer, self.right.ndim - 2
+        scaled = self.right * weights.to(self.right.dtype).view(-1, *[1] * (dims + 1))
+        weight = at_least_single(layer.weight).to(scaled.dtype)
+        _, gradient, _ = torch.ops.aten.convolution_backward(
+            scaled, self._padded(), weight, None, layer.stride, [0] * dims, layer.dilation,
+            False, [0] * dims, layer.groups, [False, True, False],
+        )  # fmt: skip
+        out.add_(gradient)
+
+    def dense(self) -> Tensor:
+        """All gradients, in the weight's own order."""
+        formed = self._form(self._padded(), self.right)
+        return formed.mT.reshape(self.rows, *self.layer.weight.shape)
+
+    def keep(self, alive: Tensor) -> "Convolution":
+        """A selection."""
+        return Convolution(self.layer, self.image[alive], self.right[alive])
+
+    def grouped(self, units: Units) -> Dense:
+        """Formed and averaged."""
+        return Dense(self.dense()).grouped(units)
+
+    def _padded(self) -> Tensor:
+        layer = self.layer
+        if layer.padding_mode != "zeros":
+            return pad(self.image, layer._reversed_padding_repeated_twice, layer.padding_mode)
+        if isinstance(layer.padding, str):
+            return pad(self.image, layer._reversed_padding_repeated_twice)
+        return pad(self.image, [side for p in reversed(layer.padding) for side in (p, p)])
+
+    def _transposed(self) -> tuple[int, int, int]:
+        """Groups, inputs × kernel, outputs: the layout in which gradients are formed."""
+        layer = self.layer
+        inputs = layer.weight[0].numel()
+        return layer.groups, inputs, layer.out_channels // layer.groups
+
+    def _part(self) -> int:
+        layer = self.layer
+        places = math.prod(self.right.shape[2:])
+        inputs = layer.in_channels * math.prod(layer.kernel_size)
+        return max(1, _CHUNK // max(1, inputs * places * self.right.element_size()))
+
+    def _form(self, padded: Tensor, right: Tensor) -> Tensor:
+        """Gradients (rows, groups, inputs × kernel, outputs), made from a few rows' patches at a time."""
+        groups, inputs, outputs = self._transposed()
+        formed = right.new_empty(len(right), groups, inputs, outputs)
+        part = self._part()
+        for start in range(0, len(right), part):
+            x, g = padded[start : start + part], right[start : start + part]
+            patches = _patches(x, self.layer, g.shape[2:]).reshape(len(x) * groups, inputs, -1)
+            target = formed[start : start + part].view(len(x) * groups, inputs, outputs)
+            torch.bmm(patches, g.reshape(len(x) * groups, outputs, -1).mT, out=target)
+        return formed
+
+
+def _patches(padded: Tensor, layer: Any, places: torch.Size) -> Tensor:
+    """A view of all patches: (rows, channels, *kernel, *places)."""
+    step = padded.stride()
+    dims = range(len(places))
+    kernel, stride, dilation = layer.kernel_size, layer.stride, layer.dilation
+    sizes = (*padded.shape[:2], *kernel, *places)
+    within = [step[2 + d] * dilation[d] for d in dims]
+    between = [step[2 + d] * stride[d] for d in dims]
+    return padded.as_strided(sizes, (*step[:2], *within, *between), padded.storage_offset())

@@ -1,0 +1,257 @@
+"""Every unit's gradient of one parameter, kept as the factors of which it is made.
+
+A layer's gradient for one example is mostly a sum of few outer products, so its norm follows from the
+factors, and the clipped sum over a batch is one matrix product: gradients of single examples are formed
+only where that is cheaper.
+
+Squared norms are rounded to about one part in a million. Where terms can cancel (sequences), products of
+products are summed in float64: in float32 a gradient of norm 1 that is left over from terms of size 1000
+would come out with an error as large as itself, and the clip norm would not bound it.
+"""
+
+from abc import ABC, abstractmethod
+from typing import final
+
+import torch
+from torch import Tensor
+
+from antiphon.training.units import Units
+
+__all__ = [
+    "AbstractFactor",
+    "Blocks",
+    "Dense",
+    "Lookups",
+    "Outer",
+    "at_least_single",
+    "merged",
+    "squares",
+]
+
+_PIECE = 1 << 16
+_DENSE_BYTES = (
+    1 << 26
+)  # gradients of single examples are kept up to this size, else formed in parts
+
+
+class AbstractFactor(ABC):
+    """The gradients of one parameter, one for every row of a batch (an example, or a user)."""
+
+    rows: int
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """The squared norm of every row's gradient, in float64."""
+
+    @abstractmethod
+    def add_to(self, out: Tensor, weights: Tensor) -> None:
+        """Add Σ_i weights[i] × (gradient of row i) to ``out``, of the parameter's shape."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """All gradients: (rows, *shape of the parameter)."""
+
+    @abstractmethod
+    def keep(self, alive: Tensor) -> "AbstractFactor":
+        """The rows for which ``alive`` is true."""
+
+    @abstractmethod
+    def grouped(self, units: Units) -> "AbstractFactor":
+        """One row per unit, with the mean of the gradients of its rows."""
+
+
+@final
+class Dense(AbstractFactor):
+    """Gradients that were formed."""
+
+    def __init__(self, gradients: Tensor) -> None:
+        self.gradients = at_least_single(gradients)
+        self.rows = len(gradients)
+
+    def squared_norms(self) -> Tensor:
+        """Of the flattened gradients."""
+        return squares(self.gradients.flatten(1) if self.rows else self.gradients.view(0, 1))
+
+    def add_to(self, out: Tensor, weights: Tensor) -> None:
+        """One matrix-vector product."""
+        flat = self.gradients.reshape(self.rows, -1)
+        out.add_((weights.to(flat.dtype) @ flat).view_as(out))
+
+    def dense(self) -> Tensor:
+        """As they are."""
+        return self.gradients
+
+    def keep(self, alive: Tensor) -> "Dense":
+        """A selection."""
+        return Dense(self.gradients[alive])
+
+    def grouped(self, units: Units) -> "Dense":
+        """Means over the rows of a unit."""
+        return Dense(units.total(units.shares(self.gradients)))
+
+
+@final
+class Outer(AbstractFactor):
+    """Row i has the gradient Σ_t right[i, t] ⊗ left[i, t]: a matrix applied to T vectors of a row.
+
+    Attributes:
+        left: What the matrix was applied to: (rows, T, columns of the matrix).
+        right: Gradient of what came out: (rows, T, rows of the matrix).
+        shape: Of the parameter; the matrix, reshaped.
+    """
+
+    def __init__(self, left: Tensor, right: Tensor, shape: torch.Size) -> None:
+        self.left, self.right, self.shape = at_least_single(left), at_least_single(right), shape
+        self.rows = len(left)
+        self._formed: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        """By ‖left‖² ‖right‖² for one vector; else by Gram matrices or formed gradients, as is cheaper."""
+        _, T, columns = self.left.shape
+        height = self.right.shape[2]
+        if T == 1:
+            return squares(self.left[:, 0]) * squares(self.right[:, 0])
+        # Products in float64 cost about three times as much as in float32.
+        if 3 * T * (columns + height) < columns * height:
+            return self._by_gram_matrices()
+        if self.rows * columns * height * self.left.element_size() <= _DENSE_BYTES:
+            self._formed = self._form(self.left, self.right)
+            return (
+                squares(self._formed.flatten(1)) if self.rows else self.left.new_zeros(0).double()
+            )
+        parts = max(1, _DENSE_BYTES // (columns * height * self.left.element_size()))
+        pairs = zip(torch.split(self.left, parts), torch.split(self.right, parts), strict=True)
+        return torch.cat([squares(self._form(a, g).flatten(1)) for a, g in pairs])
+
+    def _by_gram_matrices(self) -> Tensor:
+        """The sum of (left_s · left_t)(right_s · right_t) over all s and t."""
+        left, right = self.left.double(), self.right.double()
+        grams = torch.bmm(left, left.mT), torch.bmm(right, right.mT)
+        return (grams[0] * grams[1]).sum((1, 2)).clamp_(min=0.0)
+
+    def _form(self, left: Tensor, right: Tensor) -> Tensor:
+        return torch.bmm(right.mT, left)
+
+    def add_to(self, out: Tensor, weights: Tensor) -> None:
+        """One matrix product, or one matrix-vector product if the gradients were formed."""
+        if self._formed is not None:
+            out.add_((weights.to(self._formed.dtype) @ self._formed.flatten(1)).view_as(out))
+            return
+        scaled = (self.right * weights.to(self.right.dtype)[:, None, None]).flatten(0, 1)
+        matrix = out.view(scaled.shape[1], self.left.shape[2])
+        matrix.addmm_(scaled.T, self.left.flatten(0, 1))
+
+    def dense(self) -> Tensor:
+        """One batched matrix product."""
+        return self._form(self.left, self.right).reshape(self.rows, *self.shape)
+
+    def keep(self, alive: Tensor) -> "Outer":
+        """A selection."""
+        return Outer(self.left[alive], self.right[alive], self.shape)
+
+    def grouped(self, units: Units) -> "Outer":
+        """A user's examples follow each other as if they were one longer sequence."""
+        left, right = units.spread(self.left), units.spread(units.shares(self.right))
+        return Outer(left.flatten(1, 2), right.flatten(1, 2), self.shape)
+
+
+@final
+class Lookups(AbstractFactor):
+    """Row i has the gradient right[i, t] in line ``index[i, t]`` of a table, added up over t.
+
+    Attributes:
+        index: (rows, T).
+        right: (rows, T, width of the table).
+        lines: Number of lines of the table.
+    """
+
+    def __init__(self, index: Tensor, right: Tensor, lines: int) -> None:
+        self.index, self.right, self.lines = index, at_least_single(right), lines
+        self.rows = len(index)
+
+    def squared_norms(self) -> Tensor:
+        """Sums over equal lines first, since a word that stands twice adds to one line."""
+        row = torch.arange(self.rows, device=self.index.device)[:, None]
+        places, of_place = torch.unique(self.index + row * self.lines, return_inverse=True)
+        sums = self.right.new_zeros(len(places), self.right.shape[2])
+        sums.index_add_(0, of_place.view(-1), self.right.flatten(0, 1))
+        totals = self.right.new_zeros(self.rows, dtype=torch.float64)
+        return totals.index_add_(0, places // self.lines, squares(sums))
+
+    def add_to(self, out: Tensor, weights: Tensor) -> None:
+        """Scattered, as for any sparse gradient."""
+        scaled = self.right * weights.to(self.right.dtype)[:, None, None]
+        out.index_add_(0, self.index.flatten(), scaled.flatten(0, 1))
+
+    def dense(self) -> Tensor:
+        """The whole table for every row."""
+        table = self.right.new_zeros(self.rows, self.lines, self.right.shape[2])
+        place = self.index[:, :, None].expand_as(self.right)
+        return table.scatter_add_(1, place, self.right)
+
+    def keep(self, alive: Tensor) -> "Lookups":
+        """A selection."""
+        return Lookups(self.index[alive], self.right[alive], self.lines)
+
+    def grouped(self, units: Units) -> "Lookups":
+        """A user's examples follow each other; what is filled up has gradient zero."""
+        index, right = units.spread(self.index), units.spread(units.shares(self.right))
+        return Lookups(index.flatten(1, 2), right.flatten(1, 2), self.lines)
+
+
+@final
+class Blocks(AbstractFactor):
+    """Gradients of parts of a parameter, stacked along its first axis."""
+
+    def __init__(self, parts: list[AbstractFactor], sizes: list[int]) -> None:
+        self.parts, self.sizes = parts, sizes
+        self.rows = parts[0].rows
+
+    def squared_norms(self) -> Tensor:
+        """Squares of parts add up."""
+        return torch.stack([part.squared_norms() for part in self.parts]).sum(0)
+
+    def add_to(self, out: Tensor, weights: Tensor) -> None:
+        """Each to its part."""
+        for part, piece in zip(self.parts, torch.split(out, self.sizes), strict=True):
+            part.add_to(piece, weights)
+
+    def dense(self) -> Tensor:
+        """Stacked."""
+        return torch.cat([part.dense() for part in self.parts], dim=1)
+
+    def keep(self, alive: Tensor) -> "Blocks":
+        """A selection of each part."""
+        return Blocks([part.keep(alive) for part in self.parts], self.sizes)
+
+    def grouped(self, units: Units) -> "Blocks":
+        """Each part by itself."""
+        return Blocks([part.grouped(units) for part in self.parts], self.sizes)
+
+
+def merged(factors: list[AbstractFactor]) -> AbstractFactor:
+    """The gradients of a parameter that was used several times: they add up within a row."""
+    if len(factors) == 1:
+        return factors[0]
+    if all(isinstance(factor, Outer) for factor in factors):
+        outers = [factor for factor in factors if isinstance(factor, Outer)]
+        left = torch.cat([factor.left for factor in outers], dim=1)
+        return Outer(left, torch.cat([f.right for f in outers], dim=1), outers[0].shape)
+    total = factors[0].dense()
+    for factor in factors[1:]:
+        total = total + factor.dense()
+    return Dense(total)
+
+
+def at_least_single(tensor: Tensor) -> Tensor:
+    """In float32 if it is shorter: squares of half-precision numbers leave their range."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def squares(rows: Tensor) -> Tensor:
+    """Squared norms of the rows of a matrix, in float64, to one part in a million."""
+    if rows.shape[1] <= _PIECE:
+        return torch.linalg.vector_norm(rows, dim=1).double().square_()
+    # float32 sums of a million squares lose digits
+    pieces = [squares(piece) for piece in torch.split(rows, _PIECE, dim=1)]
+    return torch.stack(pieces).sum(0)

@@ -1,0 +1,285 @@
+"""From a model, an optimizer and data to a private run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from antiphon.certificate import Certificate
+from antiphon.errors import PlanError, StateError
+from antiphon.events import Event
+from antiphon.ledger import Ledger
+from antiphon.mechanisms import AbstractMechanism
+from antiphon.plan import Plan
+from antiphon.randomness import Generator
+from antiphon.sampling import AbstractSampling, Draws
+from antiphon.training.batches import Batches, Rows, as_dataset
+from antiphon.training.bounds import Bounds
+from antiphon.training.buffer import Buffer
+from antiphon.training.clipping import AbstractClipping, clipping_of
+from antiphon.training.folder import Folder
+from antiphon.training.noise import Noise
+from antiphon.training.private_sum import PrivateSum
+from antiphon.training.recipe import Recipe, make_recipe
+from antiphon.training.refusals import check_model, check_optimizer, trained
+from antiphon.training.run import Callback, Run
+from antiphon.training.saving import Saved, Saving, restore
+from antiphon.training.team import Team
+
+__all__ = ["make_private"]
+
+
+def make_private(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    dataset: Any,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    clip_norm: float = 1.0,
+    mechanism: str | AbstractMechanism = "auto",
+    sampling: str | AbstractSampling = "poisson",
+    seed: int | None = None,
+    noise_multiplier: float | None = None,
+    relation: str | None = None,
+    clipping: str | AbstractClipping = "flat",
+    user: Sequence[Any] | None = None,
+    n: int | None = None,
+    extra: Sequence[Event] = (),
+    plan: Plan | None = None,
+    tight: bool = False,
+    max_batch: int | None = None,
+    loading: Mapping[str, Any] | None = None,
+    bounds: tuple[Any, Any] | None = None,
+    outside: str = "raise",
+    loss_reduction: str = "mean",
+    callback: Callback | None = None,
+    checkpoint: Path | str | None = None,
+    checkpoint_every: int = 100,
+    resume: bool = False,
+    others: Mapping[str, Any] | None = None,
+    ledger: Ledger | None = None,
+    after_backward: bool = False,
+) -> Run:
+    """A private run of ``model`` on ``dataset``: it draws the batches and takes the steps.
+
+    Args:
+        model: Any `nn.Module` whose examples do not mix; what cannot be trained is refused by name.
+        optimizer: Of ``torch.optim``; trains those of the model's parameters that it holds.
+        dataset: Map-style data set, or a tuple of tensors or arrays.
+        epsilon: ε to be proved; the least noise for it is found. Or give ``noise_multiplier``.
+        delta: δ; unless given, n to the power of -1.1.
+        epochs: Length of the run in passes over the data. Or give ``steps``.
+        steps: Length of the run in noisy steps.
+        batch_size: Expected number of units in a batch.
+        clip_norm: Bound on the norm of one unit's gradient. With adaptive clipping, its first value.
+        mechanism: A mechanism; "auto" for the one with the smallest certified noise × error;
+            "independent" for DP-SGD; or a family for `antiphon.mechanisms.optimize` ("blt", "banded",
+            "lambda-cgd", "nu-ftrl", "dense").
+        sampling: "poisson", "fixed-size", "shuffled" (one order, kept), "balls-in-bins", "one-pass",
+            "full-batch", or a sampling.
+        seed: Makes noise and batches reproducible, which the certificate says: not for release.
+        noise_multiplier: Standard deviation of the white noise per unit of clip norm.
+        relation: How neighbours differ; unless given, add-remove, and zero-out where batches are given by
+            row (fixed-size, shuffled, one-pass).
+        clipping: "flat", "per-layer", "automatic" or "adaptive", or a rule of `antiphon.training`.
+        user: The user of every example. Then users are protected: they are drawn as a whole, and the mean
+            gradient of a user's examples is clipped.
+        n: Public nominal number of units; unless given, that of the data, which is then public.
+        extra: Releases beside training, paid for in the certificate.
+        plan: A plan with its noise, in place of all that a plan holds.
+        tight: Let Monte Carlo accountants take three times as long for a little less noise.
+        max_batch: Most examples that are computed together; the result is the same for any.
+        loading: Options of the `DataLoader` that reads the rows, such as ``num_workers``.
+        bounds: Declared bounds of the batch's first tensor.
+        outside: "raise" or "clamp" what is outside of them.
+        loss_reduction: What a scalar loss is: a "mean" or a "sum" over the examples.
+        callback: Called after every step with its number and metrics; what it returns is shown, so it must
+            come from public data or from the model alone.
+        checkpoint: Folder of the run. As secret as the data: it holds the noise's key.
+        checkpoint_every: Steps between two checkpoints.
+        resume: Go on from the folder's checkpoint.
+        others: Objects with ``state_dict``, such as a scheduler, to be kept in checkpoints.
+        ledger: Enter the run there first; a run that would pass its budget does not start.
+        after_backward: Take steps from ``loss.backward(); optimizer.step()`` (see `PrivacyEngine`).
+
+    Guarantee:
+        The run's certificate is proved for the plan that runs, its sampling and its relation. No step is
+        taken without a plan, nor on a batch that the plan did not draw.
+
+    Example:
+        >>> x, y = torch.randn(200, 3), torch.randint(0, 2, (200,))
+        >>> model = nn.Linear(3, 2)
+        >>> run = make_private(model, torch.optim.SGD(model.parameters(), lr=0.1), (x, y), epsilon=2.0,
+        ...                    delta=1e-5, epochs=2, batch_size=20, mechanism="independent")
+        >>> for inputs, labels in run.batches():
+        ...     run.step(nn.functional.cross_entropy(model(inputs), labels, reduction="none"))
+        >>> run.steps_taken, run.certificate.epsilon <= 2.0
+        (20, True)
+    """
+    if isinstance(dataset, DataLoader):
+        raise PlanError(
+            "give the loader's data set, not the loader: batches are drawn by the run itself. "
+            "PrivacyEngine.make_private takes loaders."
+        )
+    check_model(model)
+    check_optimizer(optimizer)
+    named = trained(model, optimizer)
+    data, team = as_dataset(dataset), Team.of_this_process()
+    rows, rule = Rows(len(data), user), clipping_of(clipping)  # type: ignore[arg-type]
+    if plan is not None:
+        recipe = Recipe(plan, None, _needed(delta), plan.noise_multiplier, rule)
+    else:
+        recipe = make_recipe(
+            n=rows.count if n is None else n,
+            unit="example" if user is None else "user",
+            epsilon=epsilon,
+            delta=delta,
+            noise_multiplier=noise_multiplier,
+            epochs=epochs,
+            steps=steps,
+            batch_size=batch_size,
+            clip_norm=clip_norm,
+            mechanism=mechanism,
+            sampling=sampling,
+            relation=relation,
+            extra=extra,
+            clipping=rule,
+            tight=tight,
+        )
+    start = _Start(recipe, seed, checkpoint, resume, ledger, team)
+    plan, certificate = start.plan, start.certificate
+    _check_size(plan, rows)
+    buffer = Buffer(named)
+    batches = Batches(
+        data,
+        Draws(plan.sampling, rows.count, start.batches),
+        rows,
+        max_batch=max_batch,
+        share=(team.rank, team.world),
+        loading=dict(loading or {}),
+    )
+    noise = None
+    if start.generator is not None:
+        source = start.generator.spawn("noise")
+        noise = Noise(plan.known_mechanism(), source, buffer.flat, plan.steps)
+    saving = None
+    if checkpoint is not None:
+        saving = Saving(start.folder, checkpoint_every, start.generator)
+        saving.follow(others or {})
+    run = Run(
+        model,
+        optimizer,
+        batches,
+        PrivateSum(plan, rule, noise, team, buffer),
+        plan,
+        certificate,
+        team=team,
+        bounds=None if bounds is None else Bounds(*bounds, outside),
+        loss_reduction=loss_reduction,
+        callback=callback,
+        saving=saving,
+        after_backward=after_backward,
+    )
+    if start.saved is not None:
+        restore(run, start.saved, others or {})
+        _, meta = start.saved
+        run.go_on(meta["step"], meta["clip_norm"], start.noise)
+    team.same_start(model)
+    if saving is not None and start.saved is None:
+        run.save()
+    return run
+
+
+class _Start:
+    """Plan, certificate and keys of a run, new or resumed, the same in all of its processes.
+
+    Only the first process has the root generator, the folder and the mechanism's state.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        seed: int | None,
+        checkpoint: Path | str | None,
+        resume: bool,
+        ledger: Ledger | None,
+        team: Team,
+    ) -> None:
+        self.generator: Generator | None = None
+        self.folder: Folder | None = None
+        self.noise: dict[str, torch.Tensor] = {}
+        shared = None
+        if team.is_first:
+            shared = self._begin(recipe, seed, checkpoint, resume, ledger)
+        self.plan, self.certificate, self.batches, self.saved = team.agree(shared)
+
+    def _begin(
+        self,
+        recipe: Recipe,
+        seed: int | None,
+        checkpoint: Path | str | None,
+        resume: bool,
+        ledger: Ledger | None,
+    ) -> tuple[Plan, Certificate, Generator, Any]:
+        if resume:
+            if checkpoint is None:
+                raise PlanError("resume=True needs checkpoint=, the folder of the run.")
+            self.folder = Folder.open(checkpoint)
+            saved = Saved(*self.folder.read())
+            recipe.check_same(saved.plan)
+            _check_journal(self.folder, saved.step)
+            self.generator, self.noise = saved.generator, saved.noise()
+            certificate, public = saved.certificate, saved.public()
+        else:
+            plan, certificate = recipe.certified()
+            self.generator = Generator.secure() if seed is None else Generator.seeded(seed)
+            certificate = _with_assumptions(certificate, seed is not None)
+            if ledger is not None:
+                failure = 0.0 if certificate.confidence is None else 1 - certificate.confidence
+                ledger.spend(plan, "training", failure=failure)
+            self.folder = None if checkpoint is None else Folder.create(checkpoint)
+            public = None
+        return certificate.plan, certificate, self.generator.spawn("sampling"), public
+
+
+def _check_journal(folder: Folder, step: int) -> None:
+    """The journal must know every step that the checkpoint has."""
+    missing = next((t for t in range(step) if folder.recorded(t) is None), None)
+    if missing is not None:
+        raise StateError(
+            f"the journal does not know step {missing}, which the checkpoint has: it is of another run, or "
+            "was cut. Restore the folder as a whole."
+        )
+
+
+def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:
+    lines = ["an example's loss depends on that example alone; this was probed, not proved"]
+    if is_seeded:
+        lines.append(
+            "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
+            "for those who do not know the seed"
+        )
+    return replace(certificate, assumptions=(*certificate.assumptions, *lines))
+
+
+def _check_size(plan: Plan, rows: Rows) -> None:
+    """Batches that are given by row need as many rows as the plan has."""
+    if not plan.sampling.own_coin and plan.n != rows.count:
+        raise PlanError(
+            f"the plan is for {plan.n} units and the data has {rows.count}; {plan.sampling} gives batches "
+            "by row, so they must be equal."
+        )
+
+
+def _needed(delta: float | None) -> float:
+    if delta is None:
+        raise PlanError("a plan is certified at a δ: give delta.")
+    return delta

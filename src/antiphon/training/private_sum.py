@@ -1,0 +1,115 @@
+"""The middle of every step: clipped gradients are added up, noise is added once, gradients come out."""
+
+from collections.abc import Mapping
+from typing import final
+
+import torch
+from torch import nn
+
+from antiphon.errors import PlanError
+from antiphon.plan import Block, Plan
+from antiphon.training.buffer import Buffer
+from antiphon.training.clipping import AbstractClipping, Adaptive, PerLayer
+from antiphon.training.factors import AbstractFactor
+from antiphon.training.noise import Noise
+from antiphon.training.team import Team
+from antiphon.training.units import Units
+
+__all__ = ["VOTES", "PrivateSum"]
+
+VOTES = "votes on the clip norm"
+
+
+@final
+class PrivateSum:
+    """Σ clipped gradients + noise scale × (C⁻¹z)_t, divided by the expected batch.
+
+    The divisor is the plan's, whatever the batch that was drawn; a step without any unit is noise alone.
+
+    Args:
+        plan: What runs.
+        clipping: How gradients are shortened.
+        noise: Of the process that draws it; None in all others.
+        team: The processes that share a batch.
+        buffer: Where the sum is kept.
+
+    Attributes:
+        buffer: The sum so far.
+        clip_norm: Of the next step; it changes with adaptive clipping only.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        clipping: AbstractClipping,
+        noise: Noise | None,
+        team: Team,
+        buffer: Buffer,
+    ) -> None:
+        self.buffer, self.clip_norm = buffer, plan.clip_norm
+        self.noise, self._plan, self._team = noise, plan, team
+        self._clipping = _resolved(clipping, plan, set(buffer.layer_of.values()))
+
+    def add(self, factors: Mapping[nn.Parameter, AbstractFactor], units: Units | None) -> None:
+        """Clip the gradients of a part of the batch and add them up."""
+        with torch.no_grad():
+            self.buffer.add(factors, self._clipping, self.clip_norm, units)
+
+    def digest(self) -> int:
+        """64 bits that belong to the sum over all processes, before noise."""
+        mark = torch.tensor([self.buffer.digest()], dtype=torch.int64)
+        self._team.add_up(mark)
+        return int(mark) & (2**63 - 1)
+
+    @torch.no_grad()
+    def release(self) -> None:
+        """Add the noise and make the result the parameters' gradients; then the sum may be seen, too."""
+        flat = self.buffer.flat
+        if self.noise is not None:
+            row = self.noise.draw()
+            for part, scale in self._scales():
+                flat[part].add_(row[part], alpha=scale)
+        self._team.add_up(flat)
+        flat.mul_(1 / self._plan.expected_batch)
+        if isinstance(self._clipping, Adaptive):
+            self.clip_norm = self._clipping.next_norm(self.clip_norm, float(self.buffer.votes))
+        self.buffer.deliver()
+
+    def _scales(self) -> list[tuple[slice, float]]:
+        """Parts of the flat sum, with the standard deviation of their white noise."""
+        plan = self._plan
+        if isinstance(self._clipping, Adaptive):
+            gradient, votes = plan.blocks
+            # The stream g_t / G_t has clip norm 1: in units of g_t its noise grows with G_t.
+            return [
+                (slice(0, -1), gradient.noise_multiplier * self.clip_norm),
+                (slice(-1, None), votes.noise_multiplier * votes.bound),
+            ]
+        if plan.blocks:
+            return [
+                (part, block.noise_multiplier * block.bound)
+                for part, block in zip(self.buffer.slices, self._blocks(), strict=True)
+            ]
+        return [(slice(0, -1), plan.noise_scale)]
+
+    def _blocks(self) -> list[Block]:
+        by_name = {block.name: block for block in self._plan.blocks}
+        return [by_name[self.buffer.layer_of[p]] for p in self.buffer.parameters]
+
+
+def _resolved(clipping: AbstractClipping, plan: Plan, layers: set[str]) -> AbstractClipping:
+    """The clipping with every bound that the plan and the layers fix."""
+    if isinstance(clipping, Adaptive):
+        if len(plan.blocks) != 2 or plan.blocks[1].name != VOTES:
+            raise PlanError("adaptive clipping needs a plan that pays for its votes.")
+        return clipping
+    if plan.blocks:
+        bounds = {block.name: block.bound for block in plan.blocks}
+        if set(bounds) != layers:
+            raise PlanError(
+                f"the plan's blocks must be the trained layers {sorted(layers)}; got {sorted(bounds)}."
+            )
+        return PerLayer(bounds)
+    return (
+        clipping.for_layers(layers, plan.clip_norm) if isinstance(clipping, PerLayer) else clipping
+    )

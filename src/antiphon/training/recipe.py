@@ -1,0 +1,193 @@
+"""From what a user asks for to a plan with its noise and its certificate."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from antiphon.accounting import calibrate
+from antiphon.certificate import Certificate, certify
+from antiphon.checks import positive, whole
+from antiphon.errors import PlanError
+from antiphon.events import Event
+from antiphon.mechanisms import AbstractMechanism, Independent, optimize
+from antiphon.plan import Block, Plan
+from antiphon.relations import Relation
+from antiphon.sampling import (
+    AbstractSampling,
+    BallsInBins,
+    FixedSize,
+    FullBatch,
+    OnePass,
+    Poisson,
+    ShuffledEpochs,
+)
+from antiphon.training.clipping import AbstractClipping, Adaptive
+from antiphon.training.private_sum import VOTES
+
+__all__ = ["Recipe", "make_recipe", "sampling_of", "steps_of"]
+
+_INDEPENDENT = "independent"
+
+
+@final
+@dataclass(frozen=True)
+class Recipe:
+    """What a user asks for, before the noise is known.
+
+    Attributes:
+        plan: Without noise.
+        epsilon: ε to be reached; None if the noise is given.
+        delta: δ.
+        noise_multiplier: The noise, if it is given.
+        clipping: How gradients are shortened.
+        tight: Whether Monte Carlo accountants may take three times as long.
+    """
+
+    plan: Plan
+    epsilon: float | None
+    delta: float
+    noise_multiplier: float | None
+    clipping: AbstractClipping
+    tight: bool = False
+
+    def certified(self) -> tuple[Plan, Certificate]:
+        """The plan with its noise, and what is proved of exactly that plan."""
+        plan = self.plan
+        if plan.blocks:
+            return plan, certify(plan, self.delta, tight=self.tight)
+        if self.epsilon is not None:
+            plan = calibrate(plan, self.epsilon, self.delta, tight=self.tight)
+        elif self.noise_multiplier is not None:
+            if plan.mechanism == "auto":
+                raise PlanError(
+                    'mechanism="auto" compares mechanisms at one ε: give epsilon, or name the mechanism.'
+                )
+            plan = plan.with_noise(positive("noise_multiplier", self.noise_multiplier))
+        if isinstance(self.clipping, Adaptive):
+            plan = _with_votes(plan, self.clipping)
+        return plan, certify(plan, self.delta, epsilon=self.epsilon, tight=self.tight)
+
+    def check_same(self, saved: Plan) -> None:
+        """Raise if a saved run was made for another recipe."""
+        for name in (
+            "n",
+            "sampling",
+            "steps",
+            "clip_norm",
+            "relation",
+            "unit",
+            "extra",
+            "mechanism",
+        ):
+            asked, kept = getattr(self.plan, name), getattr(saved, name)
+            if asked != kept and not (name == "mechanism" and asked == "auto"):
+                raise PlanError(
+                    f"the checkpoint is of a run with {name} = {kept}, but {name} = {asked} was asked for. "
+                    "A run goes on as it was planned; another plan is a new run, in another folder."
+                )
+
+
+def _with_votes(plan: Plan, clipping: Adaptive) -> Plan:
+    """The plan that pays for the votes on the clip norm out of the same budget.
+
+    1/κ² = 1/κ_gradient² + 1/κ_votes²: together they cost as much as the gradients alone would with κ.
+    """
+    noise = plan.known_noise() * (1 + 1e-12)  # so that rounding does not make the two cost more
+    gradient = Block("gradient over clip norm", 1.0, noise / math.sqrt(1 - clipping.share))
+    votes = Block(VOTES, 0.5, noise / math.sqrt(clipping.share))
+    return replace(plan, blocks=(gradient, votes))
+
+
+def sampling_of(kind: str | AbstractSampling, n: int, batch_size: int | None) -> AbstractSampling:
+    """The sampling of this name for batches of about ``batch_size`` out of n units."""
+    if isinstance(kind, AbstractSampling):
+        return kind
+    if kind == "full-batch":
+        return FullBatch()
+    if batch_size is None:
+        raise PlanError(f"sampling={kind!r} needs batch_size.")
+    size = whole("batch_size", batch_size)
+    if size > n:
+        raise PlanError(f"batch_size={size} is larger than the {n} units of the data.")
+    match kind:
+        case "poisson":
+            return Poisson(size / n)
+        case "fixed-size":
+            return FixedSize(size)
+        case "shuffled":
+            return ShuffledEpochs(size)
+        case "balls-in-bins":
+            return BallsInBins(-(-n // size))
+        case "one-pass":
+            return OnePass(size)
+    raise PlanError(
+        "sampling is 'poisson', 'fixed-size', 'shuffled', 'balls-in-bins', 'one-pass', 'full-batch', or "
+        f"one of antiphon.sampling (such as CyclicPoisson); got {kind!r}."
+    )
+
+
+def steps_of(epochs: float | None, steps: int | None, n: int, batch: float) -> int:
+    """The number of steps, from epochs if those are given."""
+    if (epochs is None) == (steps is None):
+        raise PlanError(
+            "private training must know its length in advance, because the noise depends on it: give "
+            f"either epochs or steps; got epochs={epochs} and steps={steps}."
+        )
+    if steps is not None:
+        return whole("steps", steps)
+    return max(1, round(positive("epochs", epochs) * n / batch))
+
+
+def make_recipe(
+    *,
+    n: int,
+    unit: str,
+    epsilon: float | None,
+    delta: float | None,
+    noise_multiplier: float | None,
+    epochs: float | None,
+    steps: int | None,
+    batch_size: int | None,
+    clip_norm: float,
+    mechanism: str | AbstractMechanism,
+    sampling: str | AbstractSampling,
+    relation: str | None,
+    extra: Sequence[Event],
+    clipping: AbstractClipping,
+    tight: bool,
+) -> Recipe:
+    """The recipe of `make_private`'s arguments."""
+    if (epsilon is None) == (noise_multiplier is None):
+        raise PlanError(
+            f"give either epsilon (the noise is then found) or noise_multiplier; got epsilon={epsilon} and "
+            f"noise_multiplier={noise_multiplier}."
+        )
+    drawn = sampling_of(sampling, n, batch_size)
+    length = steps_of(epochs, steps, n, drawn.expected_batch(n))
+    if relation is None:
+        relation = Relation.ADD_REMOVE if drawn.own_coin else Relation.ZERO_OUT
+    plan = Plan(
+        n=n,
+        sampling=drawn,
+        steps=length,
+        clip_norm=clip_norm,
+        mechanism="auto",
+        relation=relation,
+        unit=unit,
+        extra=tuple(extra),
+    )
+    plan = replace(plan, mechanism=_mechanism_of(mechanism, plan))
+    return Recipe(
+        plan, epsilon, n**-1.1 if delta is None else delta, noise_multiplier, clipping, tight
+    )
+
+
+def _mechanism_of(mechanism: Any, plan: Plan) -> AbstractMechanism | str:
+    if mechanism == _INDEPENDENT:
+        return Independent()
+    if isinstance(mechanism, str) and mechanism != "auto":
+        return optimize(mechanism, plan.steps, plan.participation).mechanism
+    if not isinstance(mechanism, str | AbstractMechanism):
+        raise PlanError(f"mechanism is a mechanism or its name; got {mechanism!r}.")
+    return mechanism

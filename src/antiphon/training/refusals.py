@@ -1,0 +1,118 @@
+"""What cannot be trained privately, by name and with the remedy, before anything runs."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+
+from antiphon.errors import UnsupportedError
+
+__all__ = ["check_loader", "check_model", "check_optimizer", "trained"]
+
+_WRAPPERS = (
+    "DistributedDataParallel",
+    "DataParallel",
+    "FullyShardedDataParallel",
+    "OptimizedModule",
+)
+
+
+def check_model(model: nn.Module) -> None:
+    """Raise if a part of the model mixes examples, keeps what it sees, or hides its layers."""
+    if type(model).__name__ in _WRAPPERS or isinstance(model, torch.jit.ScriptModule):
+        raise UnsupportedError(
+            f"give the bare model, not a {type(model).__name__}: private training has to see every layer, "
+            "and shares batches among processes by itself."
+        )
+    for name, layer in model.named_modules():
+        reason = _reason(layer)
+        if reason:
+            raise UnsupportedError(f"{type(layer).__name__} {name!r} {reason}")
+
+
+def _reason(layer: nn.Module) -> str | None:
+    match layer:
+        case _InstanceNorm() if layer.track_running_stats:
+            return "keeps statistics of the data. Use track_running_stats=False."
+        case _InstanceNorm():
+            return None
+        case _BatchNorm():
+            return (
+                "normalises each example by the others of its batch, so one example's gradient depends on "
+                "the others and no clip norm bounds its influence. Use nn.GroupNorm or nn.LayerNorm."
+            )
+        case nn.RNNBase():
+            return (
+                "returns states whose first axis is not the batch. Use nn.LSTMCell, nn.GRUCell or "
+                "nn.RNNCell in a loop over time, or attention."
+            )
+        case nn.Embedding() | nn.EmbeddingBag() if layer.max_norm is not None:
+            return "changes its weights in view of the data when called. Use max_norm=None."
+        case nn.Embedding() | nn.EmbeddingBag() if layer.scale_grad_by_freq:
+            return "scales gradients by counts over the batch. Use scale_grad_by_freq=False."
+        case nn.Embedding() | nn.EmbeddingBag() if layer.sparse:
+            return "has sparse gradients, but noise is dense. Use sparse=False."
+        case nn.MultiheadAttention() if layer.bias_k is not None or layer.add_zero_attn:
+            return "has added keys. Use add_bias_kv=False and add_zero_attn=False."
+        case nn.Module() if hasattr(layer, "parametrizations"):
+            return "has parametrised weights, which are computed without examples. Train the plain weights."
+    return None
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raise unless one gradient makes one step of the optimizer."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UnsupportedError(
+            f"an optimizer of torch.optim is needed; got {type(optimizer).__name__}."
+        )
+    if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
+        raise UnsupportedError(
+            f"{type(optimizer).__name__} does not take one dense gradient per step: each of its "
+            "evaluations would need noise and privacy of its own. Use SGD, Adam or the like."
+        )
+
+
+def trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, nn.Parameter]:
+    """The parameters that the optimizer trains, by name."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    chosen = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    foreign = [tuple(p.shape) for p in chosen if p not in names]
+    if foreign:
+        raise UnsupportedError(
+            f"the optimizer trains parameters that are not the model's (of shapes {foreign[:3]}): give one "
+            "model that holds all of them, and make the optimizer after the model is on its device."
+        )
+    if not chosen:
+        raise UnsupportedError("the optimizer has no parameters that require gradients.")
+    return {name: p for p, name in names.items() if p in set(chosen)}
+
+
+def check_loader(loader: Any) -> None:
+    """Raise unless the loader goes through its data in a plain or a shuffled order."""
+    if type(loader) is not DataLoader:
+        raise UnsupportedError(
+            f"a plain torch DataLoader is needed; got {type(loader).__module__}.{type(loader).__name__}, "
+            "whose batches may be drawn in another way than is accounted for. Give the DataLoader as it "
+            "was before a framework prepared it."
+        )
+    if isinstance(loader.dataset, IterableDataset):
+        raise UnsupportedError(
+            "an IterableDataset cannot be sampled by row. Use a map-style data set."
+        )
+    if loader.batch_size is None:
+        raise UnsupportedError(
+            "the loader has a batch sampler of its own, which would be replaced. Give batch_size instead."
+        )
+    sampler = loader.sampler
+    plain = type(sampler) is SequentialSampler or (
+        type(sampler) is RandomSampler and not sampler.replacement and sampler._num_samples is None
+    )
+    if not plain:
+        raise UnsupportedError(
+            f"the loader draws by {type(sampler).__name__}, for which no guarantee is known; replacing it "
+            "in silence would train on other batches than you asked for. Use a plain or shuffled loader; "
+            "to weigh examples, weigh their losses."
+        )

@@ -1,0 +1,19 @@
+"""The tensors within nested tuples, lists and dictionaries."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+__all__ = ["tensors"]
+
+
+def tensors(tree: Any) -> list[Tensor]:
+    """All tensors, in order. Much quicker than a general traversal for the common cases."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, tuple | list):
+        return [tensor for branch in tree for tensor in tensors(branch)]
+    if isinstance(tree, dict):
+        return [tensor for branch in tree.values() for tensor in tensors(branch)]
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
