@@ -19,7 +19,7 @@ from torch.nn import functional as F
 import antiphon as ap
 
 DELTA = 1e-5
-BATCH, EPOCHS, CLIP_NORM, RATE = 1000, 12, 0.1, 5.0
+BATCH, EPOCHS, CLIP_NORM, RATE = 512, 12, 0.1, 10.0
 
 
 def network() -> nn.Module:
@@ -52,14 +52,16 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     return float((found == y).double().mean())
 
 
-def one(data: tuple[Tensor, ...], epsilon: float, mechanism: str, seed: int, rate: float) -> dict[str, object]:
+def one(
+    data: tuple[Tensor, ...], epsilon: float, mechanism: str, seed: int, options: argparse.Namespace
+) -> dict[str, object]:
     x, y, test, labels = data
     torch.manual_seed(seed)
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
     began = time.perf_counter()
     run = ap.make_private(
-        model, optimizer, (x, y), epsilon=epsilon, delta=DELTA, epochs=EPOCHS, batch_size=BATCH,
+        model, optimizer, (x, y), epsilon=epsilon, delta=DELTA, epochs=options.epochs, batch_size=options.batch,
         clip_norm=CLIP_NORM, mechanism=mechanism, seed=seed,
     )  # fmt: skip
     planned = time.perf_counter()
@@ -73,7 +75,9 @@ def one(data: tuple[Tensor, ...], epsilon: float, mechanism: str, seed: int, rat
         "noise_multiplier": run.plan.noise_multiplier,
         "seed": seed,
         "accuracy": accuracy(model, test, labels),
-        "learning_rate": rate,
+        "learning_rate": options.rate,
+        "batch": options.batch,
+        "epochs": options.epochs,
         "seconds_to_plan": round(planned - began, 1),
         "seconds_to_train": round(time.perf_counter() - planned, 1),
     }
@@ -85,6 +89,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=RATE)
+    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--epochs", type=float, default=EPOCHS)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.16, 2.91, 6.86])
     parser.add_argument("--mechanism", nargs="+", default=["independent", "auto"])
     options = parser.parse_args()
@@ -92,7 +98,7 @@ def main() -> None:
     for epsilon in options.epsilon:
         for mechanism in options.mechanism:
             for seed in range(options.first_seed, options.first_seed + options.seeds):
-                print(json.dumps(one(data, epsilon, mechanism, seed, options.rate)), flush=True)
+                print(json.dumps(one(data, epsilon, mechanism, seed, options)), flush=True)
 
 
 if __name__ == "__main__":
