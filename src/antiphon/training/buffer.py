@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from antiphon.errors import UnsupportedError
 from antiphon.training.clipping import AbstractClipping, Adaptive
-from antiphon.training.factors import AbstractFactor
+from antiphon.training.factors import AbstractFactor, exactly
 from antiphon.training.units import Units
 
 __all__ = ["Buffer"]
@@ -40,6 +40,7 @@ class Buffer:
         self.votes = self.flat[-1:]
         self.layer_of = {p: n.rpartition(".")[0] for n, p in named.items()}
 
+    @exactly()
     def add(
         self,
         factors: Mapping[nn.Parameter, AbstractFactor],

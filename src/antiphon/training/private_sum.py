@@ -52,7 +52,7 @@ class PrivateSum:
 
     def add(self, factors: Mapping[nn.Parameter, AbstractFactor], units: Units | None) -> None:
         """Clip the gradients of a part of the batch and add them up."""
-        with torch.no_grad(), exactly():
+        with torch.no_grad():
             self.buffer.add(factors, self._clipping, self.clip_norm, units)
 
     def digest(self) -> int:

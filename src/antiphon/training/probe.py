@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_map
 
 from antiphon.errors import UnsupportedError
 from antiphon.training.buffer import Buffer
-from antiphon.training.factors import AbstractFactor
+from antiphon.training.factors import AbstractFactor, exactly
 from antiphon.training.tape import Call, Record, Tape
 from antiphon.training.trees import tensors
 
@@ -200,6 +200,7 @@ def _some_weights(like: Tensor, kept: Tensor) -> Tensor:
 
 
 @torch.no_grad()
+@exactly()
 def _check_completeness(
     buffer: Buffer, factors: Mapping[nn.Parameter, AbstractFactor], plain: Plain
 ) -> None:
