@@ -320,6 +320,16 @@ LAYERS = {
         lambda: (x(3),),
         {},
     ),
+    "own parameters around attention": (
+        lambda: Scale(4, self_attention(attention())),
+        lambda: (x(3, 4),),
+        {},
+    ),
+    "encoder in evaluation": (
+        lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(),
+        lambda: (x(3, 4),),
+        {},
+    ),
     "aliased parameters": (Aliased, lambda: (x(3),), {}),
     "another linear": (lambda: Twice(3, 2), lambda: (x(3),), {}),
     "patched linear": (patched, lambda: (x(3),), {}),
