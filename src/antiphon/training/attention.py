@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from antiphon.training.factors import AbstractFactor, Blocks, Dense
+from antiphon.training.factors import Blocks, Dense, at_least_single
 from antiphon.training.rules import Factors, matrix
 
 __all__ = ["attend", "projections"]
@@ -36,6 +36,8 @@ def attend(
         raise ValueError(
             f"attention needs a batch: (rows, length, width); got {tuple(query.shape)}."
         )
+    if is_causal and attn_mask is None:
+        raise ValueError("is_causal=True needs attn_mask, as in the layer's own forward.")
     if not layer.batch_first:
         query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
     inputs = (query, key, value)
@@ -52,27 +54,30 @@ def attend(
 def projections(
     layer: nn.MultiheadAttention,
     inputs: tuple[Tensor, ...],
-    gradients: tuple[Tensor, ...],
+    gradients: tuple[Tensor | None, ...],
 ) -> tuple[Factors, Factors]:
-    """Factors of the layer's own parameters, and of those of its ``out_proj``."""
-    (q, k, v, heads), (gq, gk, gv, gout) = inputs, gradients
-    width = layer.embed_dim
-    out = matrix("weight", layer.out_proj.weight, heads, gout)
-    if layer.out_proj.bias is not None:
-        out["bias"] = Dense(gout.sum(1))
-    pairs = ((q, gq), (k, gk), (v, gv))
+    """Factors of the layer's own parameters, and of those of its ``out_proj``.
+
+    A projection without a gradient (None) leads to no trained parameter, and has no factor.
+    """
+    pairs, heads, last = tuple(zip(inputs, gradients, strict=True))[:3], inputs[3], gradients[3]
+    out, own = Factors(), Factors()
+    if last is not None:
+        out |= matrix("weight", layer.out_proj.weight, heads, last)
+        if layer.out_proj.bias is not None:
+            out["bias"] = Dense(at_least_single(last).sum(1))
+    known = [(x, g) for x, g in pairs if g is not None]
     if layer.in_proj_weight is None:
         names = ("q_proj_weight", "k_proj_weight", "v_proj_weight")
-        own: Factors = {}
         for name, (x, g) in zip(names, pairs, strict=True):
-            own |= matrix(name, getattr(layer, name), x, g)
-    else:
-        parts: list[AbstractFactor] = [
-            matrix("w", layer.in_proj_weight[:width], x, g)["w"] for x, g in pairs
-        ]
-        own = {"in_proj_weight": Blocks(parts, [width] * 3)}
-    if layer.in_proj_bias is not None:
-        own["in_proj_bias"] = Dense(torch.cat([g.sum(1) for _, g in pairs], dim=1))
+            if g is not None:
+                own |= matrix(name, getattr(layer, name), x, g)
+    elif len(known) == 3:
+        width = layer.embed_dim
+        parts = [matrix("w", layer.in_proj_weight[:width], x, g)["w"] for x, g in known]
+        own["in_proj_weight"] = Blocks(parts, [width] * 3)
+    if layer.in_proj_bias is not None and len(known) == 3:
+        own["in_proj_bias"] = Dense(torch.cat([at_least_single(g).sum(1) for _, g in known], dim=1))
     return own, out
 
 

@@ -9,10 +9,12 @@ from torch import Tensor, nn
 
 from antiphon.errors import UnsupportedError
 from antiphon.training.clipping import AbstractClipping, Adaptive
-from antiphon.training.factors import AbstractFactor
+from antiphon.training.factors import AbstractFactor, exactly
 from antiphon.training.units import Units
 
 __all__ = ["Buffer"]
+
+_VANISHING = 1e-36  # what must be shortened more than this counts as infinite: float32 ends there
 
 
 @final
@@ -38,6 +40,7 @@ class Buffer:
         self.votes = self.flat[-1:]
         self.layer_of = {p: n.rpartition(".")[0] for n, p in named.items()}
 
+    @exactly()
     def add(
         self,
         factors: Mapping[nn.Parameter, AbstractFactor],
@@ -57,9 +60,14 @@ class Buffer:
         # A sum is finite if and only if all of its terms are, since none is negative.
         if not math.isfinite(float(torch.stack(list(squared.values())).sum())):
             alive = torch.isfinite(torch.stack(list(squared.values())).sum(0))
+            if not bool(alive.any()):
+                return
             factors = {p: factor.keep(alive) for p, factor in factors.items()}
             squared = self._squared(factors)
-        weights = clipping.weights(squared, clip_norm)
+        weights = {
+            layer: torch.where(weight < _VANISHING, 0.0, weight)
+            for layer, weight in clipping.weights(squared, clip_norm).items()
+        }
         for parameter, factor in factors.items():
             factor.add_to(self.views[parameter], weights[self.layer_of[parameter]])
         if isinstance(clipping, Adaptive):

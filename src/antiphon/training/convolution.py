@@ -7,13 +7,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from antiphon.training.factors import AbstractFactor, Dense, at_least_single, squares
+from antiphon.training.factors import (
+    AbstractFactor,
+    Dense,
+    at_least_single,
+    norms,
+    squares,
+    with_rounding,
+)
 from antiphon.training.units import Units
 
 __all__ = ["Convolution"]
 
 _CHUNK = 1 << 21  # bytes of patches at a time: they stay in the processor's cache
 _KEEP = 1 << 24  # bytes of gradients of single examples that are kept for the clipped sum
+_CANCELS = 256.0  # terms that are so much larger than their sum need float64
+_TINY = 1e-15  # a float32 gradient times a smaller weight may leave the range of float32
 
 
 @final
@@ -28,15 +37,31 @@ class Convolution(AbstractFactor):
         self.layer, self.image, self.right = layer, at_least_single(image), at_least_single(right)
         self.rows = len(image)
         self._formed: Tensor | None = None
+        self._cancels: Tensor | None = None  # rows whose terms are much larger than their sum
 
     def squared_norms(self) -> Tensor:
-        """Of the formed gradients."""
+        """Of the formed gradients; where these are not kept and terms cancel, in float64."""
         layer = self.layer
         if self.rows * layer.weight.numel() * self.right.element_size() <= _KEEP:
             self._formed = self._form(self._padded(), self.right).flatten(1)
             return squares(self._formed)
-        padded, parts = self._padded(), self._part()
-        pairs = zip(torch.split(padded, parts), torch.split(self.right, parts), strict=True)
+        padded = self._padded()
+        squared = self._in_parts(padded, self.right)
+        # By Cauchy-Schwarz not less than the sum of the norms of all terms.
+        shared = math.prod(-(-k // s) for k, s in zip(layer.kernel_size, layer.stride, strict=True))
+        size = norms(padded.flatten(1)) * norms(self.right.flatten(1)) * math.sqrt(shared)
+        self._cancels = squared.sqrt() * _CANCELS < size
+        again = torch.nonzero(self._cancels)[:, 0]
+        if len(again):
+            found = self._in_parts(padded[again].double(), self.right[again].double())
+            places = math.prod(self.right.shape[2:])
+            squared[again] = with_rounding(found, size[again], places)
+        return squared
+
+    def _in_parts(self, padded: Tensor, right: Tensor) -> Tensor:
+        pairs = zip(
+            torch.split(padded, self._part()), torch.split(right, self._part()), strict=True
+        )
         return torch.cat([squares(self._form(x, g).flatten(1)) for x, g in pairs])
 
     def add_to(self, out: Tensor, weights: Tensor) -> None:
@@ -45,14 +70,24 @@ class Convolution(AbstractFactor):
             total = (weights.to(self._formed.dtype) @ self._formed).view(self._transposed())
             out.add_(total.mT.reshape(out.shape))
             return
-        layer, dims = self.layer, self.right.ndim - 2
-        scaled = self.right * weights.to(self.right.dtype).view(-1, *[1] * (dims + 1))
-        weight = at_least_single(layer.weight).to(scaled.dtype)
+        padded, right = self._padded(), self.right
+        careful = weights < _TINY if self._cancels is None else self._cancels | (weights < _TINY)
+        if bool(careful.any()):
+            out.add_(
+                self._backward(padded[careful].double(), right[careful].double(), weights[careful])
+            )
+            padded, right, weights = padded[~careful], right[~careful], weights[~careful]
+        if len(right):
+            out.add_(self._backward(padded, right, weights))
+
+    def _backward(self, padded: Tensor, right: Tensor, weights: Tensor) -> Tensor:
+        layer, dims = self.layer, right.ndim - 2
+        scaled = right * weights.to(right.dtype).view(-1, *[1] * (dims + 1))
         _, gradient, _ = torch.ops.aten.convolution_backward(
-            scaled, self._padded(), weight, None, layer.stride, [0] * dims, layer.dilation,
-            False, [0] * dims, layer.groups, [False, True, False],
+            scaled, padded, layer.weight.to(right.dtype), None, layer.stride, [0] * dims,
+            layer.dilation, False, [0] * dims, layer.groups, [False, True, False],
         )  # fmt: skip
-        out.add_(gradient)
+        return gradient
 
     def dense(self) -> Tensor:
         """All gradients, in the weight's own order."""

@@ -4,12 +4,17 @@ A layer's gradient for one example is mostly a sum of few outer products, so its
 factors, and the clipped sum over a batch is one matrix product: gradients of single examples are formed
 only where that is cheaper.
 
-Squared norms are rounded to about one part in a million. Where terms can cancel (sequences), products of
-products are summed in float64: in float32 a gradient of norm 1 that is left over from terms of size 1000
-would come out with an error as large as itself, and the clip norm would not bound it.
+Squared norms are those of what `add_to` adds, to about one part in a million. Where gradients are formed,
+both are made from the same numbers. Where they are not, the terms of a row (the places of a sequence) may
+cancel: in float32 a gradient of norm 1 that is left over from terms of size 10000 has an error of 1/1000,
+and the clip norm would not bound it. Such rows are found by comparing the norm with the size of the terms,
+and are computed in float64.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import final
 
 import torch
@@ -24,14 +29,21 @@ __all__ = [
     "Lookups",
     "Outer",
     "at_least_single",
+    "exactly",
     "merged",
+    "norms",
     "squares",
+    "with_rounding",
 ]
 
 _PIECE = 1 << 16
 _DENSE_BYTES = (
     1 << 26
 )  # gradients of single examples are kept up to this size, else formed in parts
+_CANCELS = 64.0  # terms that are so much larger than their sum need float64
+_TINY = 1e-15  # a float32 gradient times a smaller weight may leave the range of float32
+# Norms outside of these are computed from rescaled numbers, since squares leave the range of the type.
+_RANGE = {torch.float32: (1e-13, 1e18, 1e30, 1e-25), torch.float64: (1e-130, 1e150, 1e160, 1e-160)}
 
 
 class AbstractFactor(ABC):
@@ -70,11 +82,11 @@ class Dense(AbstractFactor):
 
     def squared_norms(self) -> Tensor:
         """Of the flattened gradients."""
-        return squares(self.gradients.flatten(1) if self.rows else self.gradients.view(0, 1))
+        return squares(self.gradients.reshape(self.rows, math.prod(self.gradients.shape[1:])))
 
     def add_to(self, out: Tensor, weights: Tensor) -> None:
         """One matrix-vector product."""
-        flat = self.gradients.reshape(self.rows, -1)
+        flat = self.gradients.reshape(self.rows, out.numel())
         out.add_((weights.to(flat.dtype) @ flat).view_as(out))
 
     def dense(self) -> Tensor:
@@ -104,24 +116,21 @@ class Outer(AbstractFactor):
         self.left, self.right, self.shape = at_least_single(left), at_least_single(right), shape
         self.rows = len(left)
         self._formed: Tensor | None = None
+        self._cancels: Tensor | None = None  # rows whose terms are much larger than their sum
 
     def squared_norms(self) -> Tensor:
         """By ‖left‖² ‖right‖² for one vector; else by Gram matrices or formed gradients, as is cheaper."""
         _, T, columns = self.left.shape
         height = self.right.shape[2]
         if T == 1:
-            return squares(self.left[:, 0]) * squares(self.right[:, 0])
+            return (norms(self.left[:, 0]) * norms(self.right[:, 0])).square_()
         # Products in float64 cost about three times as much as in float32.
         if 3 * T * (columns + height) < columns * height:
-            return self._by_gram_matrices()
+            return self._checked(self._by_gram_matrices())
         if self.rows * columns * height * self.left.element_size() <= _DENSE_BYTES:
             self._formed = self._form(self.left, self.right)
-            return (
-                squares(self._formed.flatten(1)) if self.rows else self.left.new_zeros(0).double()
-            )
-        parts = max(1, _DENSE_BYTES // (columns * height * self.left.element_size()))
-        pairs = zip(torch.split(self.left, parts), torch.split(self.right, parts), strict=True)
-        return torch.cat([squares(self._form(a, g).flatten(1)) for a, g in pairs])
+            return squares(self._formed.reshape(self.rows, columns * height))
+        return self._checked(self._in_parts(self.left, self.right))
 
     def _by_gram_matrices(self) -> Tensor:
         """The sum of (left_s · left_t)(right_s · right_t) over all s and t."""
@@ -129,17 +138,37 @@ class Outer(AbstractFactor):
         grams = torch.bmm(left, left.mT), torch.bmm(right, right.mT)
         return (grams[0] * grams[1]).sum((1, 2)).clamp_(min=0.0)
 
+    def _checked(self, squared: Tensor) -> Tensor:
+        """The same, but computed again where terms cancel."""
+        # By Cauchy-Schwarz not less than the sum of the norms of all terms.
+        size = norms(self.left.flatten(1)) * norms(self.right.flatten(1))
+        self._cancels = squared.sqrt() * _CANCELS < size
+        again = torch.nonzero(self._cancels)[:, 0]
+        if len(again):
+            found = self._in_parts(self.left[again].double(), self.right[again].double())
+            squared[again] = with_rounding(found, size[again], self.left.shape[1])
+        return squared
+
+    def _in_parts(self, left: Tensor, right: Tensor) -> Tensor:
+        count = max(1, _DENSE_BYTES // (left.shape[2] * right.shape[2] * left.element_size()))
+        pairs = zip(torch.split(left, count), torch.split(right, count), strict=True)
+        return torch.cat([squares(self._form(a, g).flatten(1)) for a, g in pairs])
+
     def _form(self, left: Tensor, right: Tensor) -> Tensor:
         return torch.bmm(right.mT, left)
 
     def add_to(self, out: Tensor, weights: Tensor) -> None:
         """One matrix product, or one matrix-vector product if the gradients were formed."""
         if self._formed is not None:
-            out.add_((weights.to(self._formed.dtype) @ self._formed.flatten(1)).view_as(out))
+            flat = self._formed.reshape(self.rows, out.numel())
+            out.add_((weights.to(flat.dtype) @ flat).view_as(out))
             return
-        scaled = (self.right * weights.to(self.right.dtype)[:, None, None]).flatten(0, 1)
-        matrix = out.view(scaled.shape[1], self.left.shape[2])
-        matrix.addmm_(scaled.T, self.left.flatten(0, 1))
+        careful = weights < _TINY if self._cancels is None else self._cancels | (weights < _TINY)
+        left, right = self.left, self.right
+        if bool(careful.any()):
+            _add_product(out, left[careful].double(), right[careful].double(), weights[careful])
+            left, right, weights = left[~careful], right[~careful], weights[~careful]
+        _add_product(out, left, right, weights)
 
     def dense(self) -> Tensor:
         """One batched matrix product."""
@@ -168,20 +197,27 @@ class Lookups(AbstractFactor):
     def __init__(self, index: Tensor, right: Tensor, lines: int) -> None:
         self.index, self.right, self.lines = index, at_least_single(right), lines
         self.rows = len(index)
+        self._summed: tuple[Tensor, Tensor, Tensor] | None = None
 
     def squared_norms(self) -> Tensor:
         """Sums over equal lines first, since a word that stands twice adds to one line."""
+        row, _, sums = self._summed = self._sums()
+        totals = torch.zeros(self.rows, dtype=torch.float64, device=sums.device)
+        return totals.index_add_(0, row, squares(sums))
+
+    def _sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, line and gradient, for every line that a row uses."""
         row = torch.arange(self.rows, device=self.index.device)[:, None]
         places, of_place = torch.unique(self.index + row * self.lines, return_inverse=True)
         sums = self.right.new_zeros(len(places), self.right.shape[2])
         sums.index_add_(0, of_place.view(-1), self.right.flatten(0, 1))
-        totals = self.right.new_zeros(self.rows, dtype=torch.float64)
-        return totals.index_add_(0, places // self.lines, squares(sums))
+        return places // self.lines, places % self.lines, sums
 
     def add_to(self, out: Tensor, weights: Tensor) -> None:
-        """Scattered, as for any sparse gradient."""
-        scaled = self.right * weights.to(self.right.dtype)[:, None, None]
-        out.index_add_(0, self.index.flatten(), scaled.flatten(0, 1))
+        """Scattered, from the same sums as the norms: their terms may cancel."""
+        row, line, sums = self._summed or self._sums()
+        scaled = sums * weights.to(sums.dtype)[row][:, None]
+        out.index_add_(0, line, scaled.to(out.dtype))
 
     def dense(self) -> Tensor:
         """The whole table for every row."""
@@ -243,15 +279,50 @@ def merged(factors: list[AbstractFactor]) -> AbstractFactor:
     return Dense(total)
 
 
+@contextmanager
+def exactly() -> Iterator[None]:
+    """Compute in the types that tensors have, also where the caller has asked for quick products."""
+    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    with ExitStack() as stack:
+        for device in devices:
+            stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
 def at_least_single(tensor: Tensor) -> Tensor:
     """In float32 if it is shorter: squares of half-precision numbers leave their range."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def norms(rows: Tensor) -> Tensor:
+    """Norms of the rows of a matrix, in float64, to one part in a million, whatever their size."""
+    if rows.shape[1] > _PIECE:
+        # float32 sums of a million squares lose digits
+        pieces = [norms(piece) for piece in torch.split(rows, _PIECE, dim=1)]
+        return torch.linalg.vector_norm(torch.stack(pieces), dim=0)
+    found = torch.linalg.vector_norm(rows, dim=1).double()
+    low, high, up, down = _RANGE[rows.dtype]
+    for outside, scale in ((found < low, up), (found > high, down)):
+        if bool(outside.any()):
+            found[outside] = torch.linalg.vector_norm(rows[outside] * scale, dim=1).double() / scale
+    return found
+
+
 def squares(rows: Tensor) -> Tensor:
-    """Squared norms of the rows of a matrix, in float64, to one part in a million."""
-    if rows.shape[1] <= _PIECE:
-        return torch.linalg.vector_norm(rows, dim=1).double().square_()
-    # float32 sums of a million squares lose digits
-    pieces = [squares(piece) for piece in torch.split(rows, _PIECE, dim=1)]
-    return torch.stack(pieces).sum(0)
+    """Squared norms of the rows of a matrix, in float64."""
+    return norms(rows).square_()
+
+
+def with_rounding(squared: Tensor, size: Tensor, terms: int) -> Tensor:
+    """Squared norms that also cover the rounding of ``terms`` in float64, of the given total size."""
+    return (squared.sqrt() + 4e-16 * math.sqrt(terms) * size).square_()
+
+
+def _add_product(out: Tensor, left: Tensor, right: Tensor, weights: Tensor) -> None:
+    """Add Σ_i weights[i] × Σ_t right[i, t] ⊗ left[i, t]."""
+    scaled = (right * weights.to(right.dtype)[:, None, None]).flatten(0, 1)
+    matrix = out.view(right.shape[2], left.shape[2])
+    if out.dtype is scaled.dtype:
+        matrix.addmm_(scaled.T, left.flatten(0, 1))
+    else:
+        matrix.add_(scaled.T @ left.flatten(0, 1))

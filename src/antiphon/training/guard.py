@@ -19,9 +19,11 @@ class Guard:
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
-        self._start = {name: buffer.clone() for name, buffer in model.named_buffers()}
+        self._start = {
+            name: buffer.clone() for name, buffer in model.named_buffers(remove_duplicate=False)
+        }
         self._drawn: list[Tensor] = []
-        self._marks: dict[str, tuple[int, int]] = {}
+        self._marks: dict[str, tuple[Tensor, int]] = {}
 
     def hand_out(self, data: Any) -> None:
         """From now on this is the batch."""
@@ -56,21 +58,37 @@ class Guard:
         self._check_buffers()
 
     def _check_buffers(self) -> None:
-        now = self._now()
-        changed = [name for name, mark in now.items() if self._marks.get(name) != mark]
+        changed = [
+            name
+            for name, (buffer, version) in self._now().items()
+            if name not in self._marks
+            or self._marks[name][0] is not buffer
+            or self._marks[name][1] != version
+        ]
         if not changed:
             return
-        with torch.no_grad():
-            for name, buffer in self._model.named_buffers():
-                if name in self._start and buffer.shape == self._start[name].shape:
-                    buffer.copy_(self._start[name])
+        self._set_back()
         raise UnsupportedError(
             f"the model changed its buffer {changed[0]!r} while it ran: buffers get no noise, so they must "
             "not depend on the data. Its buffers were set back to their values at the start."
         )
 
-    def _now(self) -> dict[str, tuple[int, int]]:
-        return {name: (id(b), b._version) for name, b in self._model.named_buffers()}
+    @torch.no_grad()
+    def _set_back(self) -> None:
+        """Every buffer to its value at the start; those that were none are none again."""
+        for prefix, module in self._model.named_modules():
+            for name, buffer in module._buffers.items():
+                start = self._start.get(f"{prefix}.{name}" if prefix else name)
+                if start is None:
+                    module._buffers[name] = None
+                elif buffer is not None and buffer.shape == start.shape:
+                    buffer.copy_(start)
+                else:
+                    module._buffers[name] = start.clone()
+
+    def _now(self) -> dict[str, tuple[Tensor, int]]:
+        """The buffers, kept so that no other tensor takes their place in memory, with their versions."""
+        return {name: (buffer, buffer._version) for name, buffer in self._model.named_buffers()}
 
 
 def _is_same(x: Tensor, drawn: Tensor) -> bool:

@@ -10,7 +10,7 @@ from antiphon.errors import PlanError
 from antiphon.plan import Block, Plan
 from antiphon.training.buffer import Buffer
 from antiphon.training.clipping import AbstractClipping, Adaptive, PerLayer
-from antiphon.training.factors import AbstractFactor
+from antiphon.training.factors import AbstractFactor, exactly
 from antiphon.training.noise import Noise
 from antiphon.training.team import Team
 from antiphon.training.units import Units
@@ -66,7 +66,8 @@ class PrivateSum:
         """Add the noise and make the result the parameters' gradients; then the sum may be seen, too."""
         flat = self.buffer.flat
         if self.noise is not None:
-            row = self.noise.draw()
+            with exactly():
+                row = self.noise.draw()
             for part, scale in self._scales():
                 flat[part].add_(row[part], alpha=scale)
         self._team.add_up(flat)

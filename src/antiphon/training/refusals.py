@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.utils.prune import BasePruningMethod
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
 
 from antiphon.errors import UnsupportedError
@@ -22,15 +23,18 @@ _WRAPPERS = (
 
 def check_model(model: nn.Module) -> None:
     """Raise if a part of the model mixes examples, keeps what it sees, or hides its layers."""
-    if type(model).__name__ in _WRAPPERS or isinstance(model, torch.jit.ScriptModule):
-        raise UnsupportedError(
-            f"give the bare model, not a {type(model).__name__}: private training has to see every layer, "
-            "and shares batches among processes by itself."
-        )
     for name, layer in model.named_modules():
+        kind = type(layer).__name__
+        is_compiled = getattr(layer, "_compiled_call_impl", None) is not None
+        if kind in _WRAPPERS or isinstance(layer, torch.jit.ScriptModule) or is_compiled:
+            raise UnsupportedError(
+                f"give the bare model, not a {'compiled ' if is_compiled else ''}{kind}"
+                f"{f' (at {name!r})' if name else ''}: private training has to see every layer, and shares "
+                "batches among processes by itself."
+            )
         reason = _reason(layer)
         if reason:
-            raise UnsupportedError(f"{type(layer).__name__} {name!r} {reason}")
+            raise UnsupportedError(f"{kind} {name!r} {reason}")
 
 
 def _reason(layer: nn.Module) -> str | None:
@@ -57,9 +61,17 @@ def _reason(layer: nn.Module) -> str | None:
             return "has sparse gradients, but noise is dense. Use sparse=False."
         case nn.MultiheadAttention() if layer.bias_k is not None or layer.add_zero_attn:
             return "has added keys. Use add_bias_kv=False and add_zero_attn=False."
-        case nn.Module() if hasattr(layer, "parametrizations"):
+        case nn.Module() if hasattr(layer, "parametrizations") or _has_old_norm(layer):
             return "has parametrised weights, which are computed without examples. Train the plain weights."
     return None
+
+
+def _has_old_norm(layer: nn.Module) -> bool:
+    """Whether a hook of torch.nn.utils computes the weights before each call."""
+    return any(
+        isinstance(hook, BasePruningMethod) or type(hook).__name__ in ("WeightNorm", "SpectralNorm")
+        for hook in layer._forward_pre_hooks.values()
+    )
 
 
 def check_optimizer(optimizer: Any) -> None:
@@ -87,7 +99,16 @@ def trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, nn.
         )
     if not chosen:
         raise UnsupportedError("the optimizer has no parameters that require gradients.")
-    return {name: p for p, name in names.items() if p in set(chosen)}
+    mine = set(chosen)
+    named = {name: p for p, name in names.items() if p in mine}
+    for name, parameter in named.items():
+        if nn.parameter.is_lazy(parameter):
+            raise UnsupportedError(f"{name!r} has no shape yet: run the model once on public data.")
+        if not parameter.is_floating_point():
+            raise UnsupportedError(
+                f"{name!r} is {parameter.dtype}; only real numbers can be trained."
+            )
+    return named
 
 
 def check_loader(loader: Any) -> None:

@@ -85,9 +85,12 @@ def _affine(layer: Any, normal: Tensor, g: Tensor, shape: tuple[int, ...]) -> Fa
 
 def _per_channel(layer: Any, normal: Tensor, g: Tensor) -> Factors:
     """Scale and shift of the second axis."""
-    if layer.weight is None:
-        return {}
-    return {"weight": Dense(_over_places(normal * g)), "bias": Dense(_over_places(g))}
+    factors: Factors = {}
+    if layer.weight is not None:
+        factors["weight"] = Dense(_over_places(normal * g))
+    if layer.bias is not None:
+        factors["bias"] = Dense(_over_places(g))
+    return factors
 
 
 def _over_places(values: Tensor) -> Tensor:
@@ -116,11 +119,16 @@ _RULES: dict[type[nn.Module], Rule] = {
     nn.PReLU: _prelu,
 }
 
+_METHODS = ("forward", "_conv_forward", "_apply_instance_norm", "_forward_impl")
+
 
 def rule_for(layer: nn.Module) -> Rule | None:
     """The layer's rule, if it computes what its class does with the parameters its class has."""
+    names = {name for name, _ in layer.named_parameters(recurse=False)}
+    if not names <= {"weight", "bias"} or "forward" in vars(layer):
+        return None
     for kind, rule in _RULES.items():
-        names = {name for name, _ in layer.named_parameters(recurse=False)}
-        if isinstance(layer, kind) and type(layer).forward is kind.forward:
-            return rule if names <= {"weight", "bias"} else None
+        if isinstance(layer, kind):
+            same = all(getattr(type(layer), m, None) is getattr(kind, m, None) for m in _METHODS)
+            return rule if same else None
     return None

@@ -5,7 +5,7 @@ backward pass come the gradients of single examples; the pass computes no gradie
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, final
@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from antiphon.errors import UnsupportedError
 from antiphon.training.attention import attend, projections
-from antiphon.training.factors import AbstractFactor, merged
+from antiphon.training.factors import AbstractFactor, exactly, merged
 from antiphon.training.fallback import by_running_again
 from antiphon.training.rules import Factors, Rule, rule_for
 from antiphon.training.trees import tensors
@@ -60,6 +60,7 @@ class Record:
         call: The call of the whole model, if the layer was called within one.
         factors: From the gradients of the outputs to the factors of parameters.
         versions: Of the inputs, which tell whether they were written to.
+        autocast: Device and type to which operations were cast during the call, if any.
         received: Gradients that a user's own ``backward`` brought.
     """
 
@@ -72,7 +73,15 @@ class Record:
     call: Call | None
     factors: "FactorsOf"
     versions: tuple[int, ...]
+    autocast: tuple[str, torch.dtype] | None = None
     received: list[Tensor | None] = field(default_factory=list)
+
+    def precision(self) -> AbstractContextManager[Any]:
+        """The precision in which the layer ran."""
+        if self.autocast is None:
+            return nullcontext()
+        device, dtype = self.autocast
+        return torch.autocast(device, dtype=dtype)
 
     def check_unchanged(self) -> None:
         """Raise if an input was written to since the call: the gradient would be that of other numbers."""
@@ -134,15 +143,24 @@ class Tape:
         finally:
             self._is_on = before
 
+    @contextmanager
+    def aside(self) -> Iterator[list[Record]]:
+        """Take notes of what runs within on a sheet of its own."""
+        before = self.records, self._call, self._is_on
+        self.records, self._is_on = [], True
+        try:
+            yield self.records
+        finally:
+            self.records, self._call, self._is_on = before
+
     def used(self, loss: Tensor, scale: float, *, retain_graph: bool = False) -> list[Record]:
         """The records on which ``loss`` depends, with the gradients of ``scale`` × its sum."""
         edges = [edge for record in self.records for edge in record.edges]
         if not edges:
             return []
         start = torch.full_like(loss, scale)
-        found = iter(
-            torch.autograd.grad(loss, edges, start, allow_unused=True, retain_graph=retain_graph)
-        )
+        with self.paused():  # checkpointed blocks run again during the backward pass
+            found = iter(_gradients(loss, edges, start, retain_graph))
         for record in self.records:
             record.received = [next(found) for _ in record.edges]
         return self.heard()
@@ -154,7 +172,7 @@ class Tape:
     def factors(self, records: Sequence[Record], rows: int) -> ByParameter:
         """The gradients of single examples, by parameter."""
         found: dict[nn.Parameter, list[AbstractFactor]] = {}
-        with torch.no_grad(), self.paused():
+        with torch.no_grad(), self.paused(), exactly():
             for record in records:
                 record.check_unchanged()
                 _check_rows(record, rows)
@@ -205,15 +223,19 @@ class Tape:
     ) -> Any:
         if not self._is_on:
             return output
-        if is_unknown:
-            # One output may lead to another within the module; a copy gets the gradient from outside only.
-            output = tree_map(lambda t: t.clone() if _leads_on(t) else t, output)
         leaves = [output] if isinstance(output, Tensor) else tree_leaves(output)
         places = tuple(i for i, leaf in enumerate(leaves) if _leads_on(leaf))
-        if places:
-            self._add(
-                name, layer, (args, kwargs), tuple(leaves[i] for i in places), places, factors
-            )
+        if not places:
+            return output
+        kept = tuple(leaves[i] for i in places)
+        ends = kept
+        if is_unknown:
+            # One output may lead to another within the module; a copy gets the gradient from outside only,
+            # and what is done to it in place does not reach the output that is kept to be compared.
+            output = tree_map(lambda t: t.clone() if _leads_on(t) else t, output)
+            copies = tree_leaves(output)
+            ends = tuple(copies[i] for i in places)
+        self._add(name, layer, (args, kwargs), kept, places, factors, ends)
         return output
 
     def _note_attention(
@@ -223,8 +245,10 @@ class Tape:
         inputs: tuple[Tensor, ...],
         outputs: tuple[Tensor, ...],
     ) -> None:
-        if self._is_on and outputs[-1].requires_grad:
-            self._add(name, layer, (inputs, {}), outputs, (0, 1, 2, 3), _attention_factors)
+        places = tuple(i for i, tensor in enumerate(outputs) if tensor.requires_grad)
+        if self._is_on and places:
+            lead_on = tuple(outputs[i] for i in places)
+            self._add(name, layer, (inputs, {}), lead_on, places, _attention_factors, lead_on)
 
     def _add(
         self,
@@ -234,15 +258,32 @@ class Tape:
         outputs: tuple[Tensor, ...],
         places: tuple[int, ...],
         factors: FactorsOf,
+        ends: tuple[Tensor, ...],
     ) -> None:
-        edges = tuple(get_gradient_edge(tensor) for tensor in outputs)
+        edges = tuple(get_gradient_edge(tensor) for tensor in ends)
         versions = _versions(inputs)
         record = Record(name, layer, inputs, outputs, places, edges, self._call, factors, versions)
+        device = outputs[0].device.type
+        if torch.is_autocast_enabled(device):
+            record.autocast = device, torch.get_autocast_dtype(device)
         record.received = [None] * len(edges)
         if self._listens:
             for place, edge in enumerate(edges):
                 edge.node.register_prehook(partial(_receive, record, place, edge.output_nr))
         self.records.append(record)
+
+
+def _gradients(
+    loss: Tensor, edges: Sequence[GradientEdge], start: Tensor, retain_graph: bool
+) -> Sequence[Tensor | None]:
+    try:
+        return torch.autograd.grad(loss, edges, start, allow_unused=True, retain_graph=retain_graph)
+    except RuntimeError as error:
+        if "checkpoint" not in str(error).lower():
+            raise
+        raise UnsupportedError(
+            "a checkpointed block hides its layers. Use torch.utils.checkpoint with use_reentrant=False."
+        ) from error
 
 
 def _receive(record: Record, place: int, output: int, gradients: Sequence[Tensor | None]) -> None:
@@ -258,19 +299,19 @@ def _by_rule(rule: Rule, record: Record, gradients: Gradients) -> ByParameter:
 
 
 def _by_running_again(layer: nn.Module, record: Record, gradients: Gradients) -> ByParameter:
-    again = by_running_again(
-        record.name, layer, record.inputs, record.outputs, record.places, gradients
-    )
+    with record.precision():
+        again = by_running_again(
+            record.name, layer, record.inputs, record.outputs, record.places, gradients
+        )
     return _by_parameter(layer, again)
 
 
 def _attention_factors(record: Record, gradients: Gradients) -> ByParameter:
     layer = record.layer
     assert isinstance(layer, nn.MultiheadAttention)
-    filled = [
-        torch.zeros_like(out) if g is None else g
-        for out, g in zip(record.outputs, gradients, strict=True)
-    ]
+    filled: list[Tensor | None] = [None] * 4
+    for place, result, g in zip(record.places, record.outputs, gradients, strict=True):
+        filled[place] = torch.zeros_like(result) if g is None else g
     own, out = projections(layer, record.inputs[0], tuple(filled))
     return _by_parameter(layer, own) | _by_parameter(layer.out_proj, out)
 

@@ -1,5 +1,6 @@
-"""The tensors within nested tuples, lists and dictionaries."""
+"""The tensors within nested tuples, lists, dictionaries and data classes."""
 
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from torch import Tensor
@@ -16,4 +17,6 @@ def tensors(tree: Any) -> list[Tensor]:
         return [tensor for branch in tree for tensor in tensors(branch)]
     if isinstance(tree, dict):
         return [tensor for branch in tree.values() for tensor in tensors(branch)]
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return [tensor for f in fields(tree) for tensor in tensors(getattr(tree, f.name))]
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]

@@ -1,0 +1,142 @@
+"""The model sees the run's own batch, and keeps nothing of it."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from antiphon.errors import RunError, UnsupportedError
+from antiphon.training.guard import Guard
+from antiphon.training.tape import Tape
+
+
+class Counting(nn.Module):
+    """Keeps a running mean if told to."""
+
+    def __init__(self, how="not"):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.register_buffer("grid", torch.arange(3.0))
+        self.register_buffer("mean", torch.zeros(3))
+        self.how = how
+
+    def forward(self, x):
+        if self.how == "in place":
+            self.mean.mul_(0.9).add_(0.1 * x.detach().mean(0))
+        if self.how == "new":
+            self.mean = x.detach().mean(0)
+        if self.how == "another shape":
+            self.mean = x.detach()
+        if self.how == "one more":
+            self.register_buffer("seen", x.detach())
+        return self.linear(x * self.grid)
+
+
+def watched(model, drawn, *fed):
+    tape = Tape(model, list(model.parameters()))
+    guard = Guard(model)
+    guard.hand_out(drawn)
+    tape.start()
+    loss = sum(model(x).sum() for x in fed)
+    return guard, tape.used(loss, 1.0)
+
+
+X = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x,
+        lambda x: x.clone(),
+        lambda x: x.double().float(),
+        lambda x: x.view(4, 3),
+        lambda x: x.reshape(2, 6).reshape(4, 3),
+        lambda x: x.detach().requires_grad_(),
+    ],
+)
+def test_the_batch_is_recognised_moved_cast_and_reshaped(change):
+    guard, records = watched(Counting(), (X, torch.zeros(4)), change(X))
+    guard.check(records)
+
+
+def test_a_batch_with_missing_numbers_is_recognised():
+    data = X.clone()
+    data[1, 2] = math.nan
+    guard, records = watched(Counting(), {"x": data}, data.clone())
+    guard.check(records)
+
+
+def test_other_data_is_refused_unless_declared():
+    guard, records = watched(Counting(), (X,), X + 1)
+    with pytest.raises(RunError, match=r"run\.derived"):
+        guard.check(records)
+    derived = X + 1
+    guard, records = watched(Counting(), (X,), derived)
+    guard.allow([derived])
+    guard.check(records)
+
+
+def test_one_call_on_other_data_among_several_is_refused():
+    guard, records = watched(Counting(), (X,), X, X + 1)
+    with pytest.raises(RunError, match="other data"):
+        guard.check(records)
+
+
+def test_a_loss_must_come_through_the_model():
+    guard, _ = watched(Counting(), (X,), X)
+    with pytest.raises(RunError, match="does not depend on the model's parameters"):
+        guard.check([])
+
+
+def test_a_layer_called_by_itself_is_refused_by_name():
+    model = Counting()
+    tape, guard = Tape(model, list(model.parameters())), Guard(model)
+    guard.hand_out((X,))
+    tape.start()
+    with pytest.raises(RunError, match="'linear' was called by itself"):
+        guard.check(tape.used(model.linear(X).sum(), 1.0))
+
+
+@pytest.mark.parametrize("how", ["in place", "new"])
+def test_buffers_that_follow_the_data_are_refused_and_set_back(how):
+    model = Counting(how)
+    guard, records = watched(model, (X,), X)
+    assert float(model.mean.norm()) > 0
+    with pytest.raises(UnsupportedError, match="its buffer 'mean' while it ran"):
+        guard.check(records)
+    assert torch.equal(model.mean, torch.zeros(3))
+    assert torch.equal(model.grid, torch.arange(3.0))
+
+
+def test_a_buffer_of_another_shape_keeps_nothing_of_the_data():
+    model = Counting("another shape")
+    guard, records = watched(model, (X,), X)
+    with pytest.raises(UnsupportedError, match="'mean'"):
+        guard.check(records)
+    assert torch.equal(model.mean, torch.zeros(3))
+
+
+def test_a_buffer_that_is_made_on_the_way_is_refused_and_emptied():
+    model = Counting("one more")
+    guard, records = watched(model, (X,), X)
+    with pytest.raises(UnsupportedError, match="'seen'"):
+        guard.check(records)
+    assert model.seen is None
+
+
+def test_a_buffer_in_the_place_of_a_former_one_is_seen():
+    for calls in range(2, 6):  # freed memory is used again
+        guard, records = watched(Counting("new"), (X,), *[X] * calls)
+        with pytest.raises(UnsupportedError, match="'mean'"):
+            guard.check(records)
+
+
+def test_constant_buffers_are_accepted_step_after_step():
+    model = Counting()
+    tape, guard = Tape(model, list(model.parameters())), Guard(model)
+    for _ in range(3):
+        guard.hand_out((X,))
+        tape.start()
+        guard.check(tape.used(model(X).sum(), 1.0))

@@ -1,0 +1,181 @@
+"""What cannot be trained privately is refused by name and with the remedy."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, prune
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from antiphon.errors import UnsupportedError
+from antiphon.training import make_private
+from antiphon.training.refusals import check_loader, check_model, check_optimizer, trained
+
+
+def compiled():
+    model = nn.Linear(2, 2)
+    model._compiled_call_impl = model._call_impl  # what model.compile() sets
+    return model
+
+
+LAYERS = {
+    "BatchNorm1d 'part' .*GroupNorm": lambda: nn.BatchNorm1d(3),
+    "BatchNorm2d 'part' .*GroupNorm": lambda: nn.BatchNorm2d(3),
+    "BatchNorm3d 'part' .*LayerNorm": lambda: nn.BatchNorm3d(3),
+    "SyncBatchNorm 'part' .*GroupNorm": lambda: nn.SyncBatchNorm(3),
+    "LazyBatchNorm1d 'part' .*GroupNorm": lambda: nn.LazyBatchNorm1d(),
+    "InstanceNorm1d 'part' .*track_running_stats=False": lambda: nn.InstanceNorm1d(
+        3, track_running_stats=True
+    ),
+    "LSTM 'part' .*LSTMCell": lambda: nn.LSTM(3, 3),
+    "GRU 'part' .*GRUCell": lambda: nn.GRU(3, 3, batch_first=True),
+    "RNN 'part' .*RNNCell": lambda: nn.RNN(3, 3),
+    "Embedding 'part' .*max_norm=None": lambda: nn.Embedding(3, 3, max_norm=1.0),
+    "EmbeddingBag 'part' .*max_norm=None": lambda: nn.EmbeddingBag(3, 3, max_norm=1.0),
+    "Embedding 'part' .*scale_grad_by_freq=False": lambda: nn.Embedding(
+        3, 3, scale_grad_by_freq=True
+    ),
+    "Embedding 'part' .*sparse=False": lambda: nn.Embedding(3, 3, sparse=True),
+    "EmbeddingBag 'part' .*sparse=False": lambda: nn.EmbeddingBag(3, 3, sparse=True),
+    "MultiheadAttention 'part' .*add_bias_kv=False": lambda: nn.MultiheadAttention(
+        4, 2, add_bias_kv=True
+    ),
+    "MultiheadAttention 'part' .*add_zero_attn=False": lambda: nn.MultiheadAttention(
+        4, 2, add_zero_attn=True
+    ),
+    "ParametrizedLinear 'part' .*plain weights": lambda: parametrizations.weight_norm(
+        nn.Linear(2, 2)
+    ),
+    "ParametrizedConv1d 'part' .*plain weights": lambda: parametrizations.spectral_norm(
+        nn.Conv1d(2, 2, 1)
+    ),
+    "Linear 'part' .*plain weights": lambda: prune.random_unstructured(
+        nn.Linear(2, 2), "weight", 0.5
+    ),
+    "not a DataParallel .at 'part'": lambda: nn.DataParallel(nn.Linear(2, 2)),
+    "not a compiled Linear .at 'part'": compiled,
+}
+
+
+@pytest.mark.parametrize("text", LAYERS)
+def test_a_layer_is_refused_by_name_and_with_the_remedy(text):
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.add_module("part", LAYERS[text]())
+    with pytest.raises(UnsupportedError, match=f"(?s){text}"):
+        check_model(model)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_old_norms_of_weights_and_scripted_models_are_refused():
+    for norm in (nn.utils.weight_norm, nn.utils.spectral_norm):
+        with pytest.raises(UnsupportedError, match="Linear '0' has parametrised weights"):
+            check_model(nn.Sequential(norm(nn.Linear(2, 2))))
+    model = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
+    with pytest.raises(UnsupportedError, match="bare model"):
+        check_model(model)
+
+
+@pytest.mark.parametrize(
+    "name", ["DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule"]
+)
+def test_a_wrapper_is_refused(name):
+    wrapper = type(name, (nn.Module,), {})()
+    with pytest.raises(UnsupportedError, match=f"give the bare model, not a {name}: "):
+        check_model(wrapper)
+
+
+def test_the_rest_is_accepted():
+    norms = (nn.GroupNorm(1, 2), nn.InstanceNorm1d(2, affine=True), nn.LayerNorm(2))
+    check_model(nn.Sequential(nn.Embedding(3, 2), nn.LSTMCell(2, 2), *norms))
+
+
+def test_an_optimizer_takes_one_dense_gradient_per_step():
+    model = nn.Linear(2, 2)
+    for kind in (torch.optim.LBFGS, torch.optim.SparseAdam):
+        with pytest.raises(UnsupportedError, match=f"{kind.__name__} does not take one dense"):
+            check_optimizer(kind(model.parameters()))
+    with pytest.raises(
+        UnsupportedError, match=r"an optimizer of torch\.optim is needed; got Linear"
+    ):
+        check_optimizer(model)
+    for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop):
+        check_optimizer(kind(model.parameters(), lr=0.1))
+
+
+def test_trained_parameters_are_the_models_by_name():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].weight.requires_grad_(False)
+    named = trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert list(named) == ["0.bias", "1.weight", "1.bias"]
+    assert list(trained(model, torch.optim.SGD(model[1].parameters(), lr=0.1))) == [
+        "1.weight",
+        "1.bias",
+    ]
+    with pytest.raises(UnsupportedError, match=r"not the model's .*\(3, 3\)"):
+        trained(model, torch.optim.SGD(nn.Linear(3, 3).parameters(), lr=0.1))
+    model.requires_grad_(False)
+    with pytest.raises(UnsupportedError, match="no parameters that require gradients"):
+        trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_complex_numbers_are_refused():
+    model = nn.ParameterList([nn.Parameter(torch.zeros(2, dtype=torch.complex64))])
+    with pytest.raises(UnsupportedError, match=r"'0' is torch\.complex64"):
+        trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_parameters_without_a_shape_are_refused():
+    model = nn.LazyLinear(2)
+    with pytest.raises(UnsupportedError, match="'weight' has no shape yet"):
+        trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_shared_parameters_have_one_name():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[1].weight = model[0].weight
+    named = trained(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    assert list(named) == ["0.weight", "0.bias", "1.bias"]
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+
+def test_loaders_go_through_their_data_in_a_plain_or_shuffled_order():
+    data = TensorDataset(torch.zeros(4, 1))
+    check_loader(DataLoader(data, batch_size=2))
+    check_loader(DataLoader(data, batch_size=2, shuffle=True))
+    bad = {
+        "plain torch DataLoader": [data],
+        "IterableDataset": DataLoader(Stream(), batch_size=2),
+        "batch sampler": DataLoader(data, batch_sampler=[[0, 1]]),
+        "WeightedRandomSampler": DataLoader(data, sampler=WeightedRandomSampler([1.0] * 4, 4)),
+        "RandomSampler": DataLoader(
+            data, sampler=torch.utils.data.RandomSampler(data, replacement=True)
+        ),
+        "SubsetRandomSampler": DataLoader(
+            data, sampler=torch.utils.data.SubsetRandomSampler([0, 1])
+        ),
+    }
+    for text, loader in bad.items():
+        with pytest.raises(UnsupportedError, match=text):
+            check_loader(loader)
+    assert SequentialSampler is type(DataLoader(data).sampler)
+
+
+def test_make_private_refuses_before_it_touches_the_model():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    with pytest.raises(UnsupportedError, match="BatchNorm1d '1'"):
+        make_private(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), (torch.zeros(8, 2),),
+            noise_multiplier=1.0, delta=1e-5, steps=2, batch_size=4,
+        )  # fmt: skip
+    assert not model[0]._forward_hooks
+    model(torch.randn(4, 2)).sum().backward()
