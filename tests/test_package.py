@@ -27,8 +27,16 @@ def test_an_unknown_name_is_refused():
         _ = antiphon.nonsense
 
 
-def test_importing_the_package_loads_no_heavy_library():
-    code = "import sys, antiphon; print(*(m for m in ('torch', 'matplotlib', 'scipy') if m in sys.modules))"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("antiphon", ("torch", "matplotlib", "scipy", "numba")),
+        ("antiphon.mechanisms", ("numba",)),
+        ("antiphon.randomness", ("numba",)),
+    ],
+)
+def test_importing_the_package_loads_no_heavy_library(module, heavy):
+    code = f"import sys, {module}; print(*(m for m in {heavy} if m in sys.modules))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == []
 

@@ -16,20 +16,17 @@ The address is the 128-bit counter block of AES; from its most significant bit:
 
 Each field is checked to stay within its bits, so two addresses never share a block.
 
-The key stream is read as little-endian signed words v. Normals come in groups of 512, made of 256
-words for the radii and the next 256 words for the angles. With b bits to a word,
-
-    r = sqrt(log(2^(2b−2) / (v² + 1/16))),    θ = π 2^(1−b) v,
-
-and numbers i and i + 256 of a group are r_i cos θ_i and r_i sin θ_i (Box and Muller, 1958). They
-fill a tensor in row-major order, so number p depends on p and not on the tensor's size. This map is
-part of the format of checkpoints: it must give the same noise to every later version.
+The key stream is read as little-endian words. Normals come in groups of 512, made of 256 words for
+radii and the next 256 words for points of the circle: numbers i and i + 256 of a group are r_i times
+the two coordinates of point i, as `antiphon.normals` says. They fill a tensor in row-major order, so
+number p depends on p and not on the tensor's size. This map is part of the format of checkpoints: it
+must give the same noise to every later version.
 """
 
-import math
 import operator
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
@@ -37,7 +34,7 @@ from typing import Any, TypeVar, final
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.graph import increment_version
@@ -65,12 +62,11 @@ class _Kind:
     dtype: torch.dtype
 
     @cached_property
-    def constants(self) -> tuple[Any, Any, Any]:
-        """2^(2b−2), 1/16 and π 2^(1−b), for words of b bits."""
-        # The first is one rounding unit too large, so that the logarithm is never 0.
-        top = 2.0 ** (2 * self.bits - 2) * (1 + np.finfo(self.number).eps)
-        turn = math.pi * 2.0 ** (1 - self.bits)
-        return self.number(top), self.number(1 / 16), self.number(turn)
+    def box_muller(self) -> Callable[[NDArray[Any], NDArray[Any]], None]:
+        """The function that makes normals of words; it loads a compiler, hence not before a draw."""
+        from antiphon.normals import box_muller
+
+        return box_muller(self.bits)
 
 
 _SINGLE = _Kind(0, 32, np.int32, np.float32, torch.float32)
@@ -99,11 +95,12 @@ class Generator:
     Guarantee:
         Words are the key stream of AES-256 in counter mode: pseudorandom under the standard
         assumption. Normals are rounded to floating point, while certificates assume real-valued
-        noise: attacks on the rounding are not covered. The law of the radius is exact to 2**-22,
-        and P(r > x) to 2**-31 for x > 5, in float32; to 2**-51 and 2**-63 in float64. All numbers
-        are finite: at most sqrt(66 log 2) = 6.76 in absolute value in float32 and
-        sqrt(130 log 2) = 9.49 in float64. Results depend neither on the order of calls nor on
-        torch's number of threads. Across platforms words are equal, and normals up to rounding.
+        noise: attacks on the rounding are not covered. The law of the radius is exact to 2**-23,
+        and P(r > x) to 2**-32 for x > 5, in float32; to 2**-52 and 2**-64 in float64. The two
+        numbers of a pair are symmetric and exchangeable exactly. All numbers are finite, and none
+        is 0: at most sqrt(66 log 2) = 6.76 in absolute value in float32 and sqrt(130 log 2) = 9.49
+        in float64. Results depend neither on the order of calls nor on torch's number of threads.
+        Words and normals are equal, bit for bit, on every platform with IEEE 754 arithmetic.
 
     Example:
         >>> noise = Generator.seeded(0).spawn("noise")
@@ -167,7 +164,7 @@ class Generator:
             _check_no_overlap(tensor)
         for position, tensor in enumerate(tensors, start=index):
             self._fill(tensor.detach(), _address(step, position))
-        increment_version(tensors)  # so that autograd knows what NumPy wrote
+        increment_version(tensors)  # so that autograd knows what was written behind its back
         return out
 
     def words(self, count: int, step: int) -> Tensor:
@@ -180,25 +177,31 @@ class Generator:
     def _fill(self, out: Tensor, address: int) -> None:
         kind, start = _KINDS[out.dtype], 0
         _natural("the size of a tensor", out.numel(), bits=48)
-        # NumPy works in the calling thread. Torch shares all but small copies with other threads,
+        # All of this is done in the calling thread. Torch shares all but small copies with others,
         # and waits for them longer than all of this takes if the machine is busy.
-        is_plain = out.is_contiguous() and out.dtype is kind.dtype and out.device.type == "cpu"
+        is_plain = (
+            out.is_contiguous()
+            and out.dtype is kind.dtype
+            and out.device.type == "cpu"
+            and out.data_ptr() % out.element_size() == 0
+        )
         for piece in _pieces(out, _CHUNK if is_plain else _CHUNK // 2):
             group, skip = divmod(start, 2 * _HALF)
             work = _memory.workspace(kind, -(-(skip + piece.numel()) // (2 * _HALF)))
             block = group * (2 * _HALF * kind.bits // 128)
             self._write_key_stream(kind.domain << 120 | address | block, work.key_stream)
-            normals = work.box_muller()[skip : skip + piece.numel()]
-            if is_plain:
-                piece.numpy()[:] = normals
+            if is_plain:  # nothing to skip: a piece that is not the last consists of whole groups
+                kind.box_muller(work.words, piece.numpy())
             else:
+                kind.box_muller(work.words, work.normals)
+                normals = work.normals[skip : skip + piece.numel()]
                 piece.copy_(torch.from_numpy(normals).view(piece.shape))
             start += piece.numel()
 
     def _write_key_stream(self, counter: int, out: memoryview) -> None:
         """Fill ``out`` but for its last 15 bytes, the room that the cipher asks for."""
-        cipher = Cipher(algorithms.AES(self._key), modes.CTR(counter.to_bytes(16, "big")))
-        encryptor, size = cipher.encryptor(), len(out) - 15
+        encryptor, size = _memory.encryptor(self._key), len(out) - 15
+        encryptor.reset_nonce(counter.to_bytes(16, "big"))
         for start in range(0, size, len(_ZEROS)):
             encryptor.update_into(_ZEROS[: size - start], out[start:])
 
@@ -219,45 +222,28 @@ class _Workspace:
     """One thread's memory, seen as what a number of groups of normals need."""
 
     def __init__(self, memory: list[NDArray[np.uint8]], kind: _Kind, groups: int) -> None:
-        half = groups * _HALF * kind.bits // 8
-        words, normals, *factors = memory
-        self.kind = kind
-        self.key_stream = words[: 2 * half + 15].data
-        self.words = words[: 2 * half].view(kind.word).reshape(groups, 2, _HALF)
-        self.normals = normals[: 2 * half].view(kind.number).reshape(groups, 2, _HALF)
-        self.factors = [part[:half].view(kind.number).reshape(groups, _HALF) for part in factors]
+        words, normals = memory
+        size = groups * 2 * _HALF * kind.bits // 8
+        self.key_stream = words[: size + 15].data
+        self.words = words[:size].view(kind.word)
+        self.normals = normals[:size].view(kind.number)
 
-    def box_muller(self) -> NDArray[Any]:
-        """The normals that belong to the key stream."""
-        radius, sine, cosine = self.factors
-        top, floor, turn = self.kind.constants
-        np.copyto(radius, self.words[:, 0], casting="unsafe")
-        np.copyto(sine, self.words[:, 1], casting="unsafe")
-        # u = |v| / 2^(b−1) keeps the relative precision of a small u, which makes the tail, and a
-        # signed angle that of a small angle. Squared, u needs no absolute value and no factor 2.
-        np.multiply(radius, radius, out=radius)
-        np.add(radius, floor, out=radius)
-        np.divide(top, radius, out=radius)
-        np.log(radius, out=radius)
-        np.sqrt(radius, out=radius)
-        np.multiply(sine, turn, out=sine)
-        np.cos(sine, out=cosine)
-        np.sin(sine, out=sine)
-        np.multiply(radius, cosine, out=self.normals[:, 0])
-        np.multiply(radius, sine, out=self.normals[:, 1])
-        return self.normals.reshape(-1)
+
+def _encryptor(key: bytes) -> CipherContext:
+    return Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
 
 class _Memory(threading.local):
-    """Two megabytes for each thread that draws, so that a draw allocates only its result."""
+    """One megabyte for each thread that draws, so that a draw allocates only its result."""
 
     def __init__(self) -> None:
-        half = 8 * _CHUNK // 2  # bytes, of the longer words
-        sizes = (2 * half + 15, 2 * half, half, half, half)
-        memory = [np.empty(size, np.uint8) for size in sizes]
+        size = 8 * _CHUNK  # bytes, of the longer words
+        memory = [np.empty(size + 15, np.uint8), np.empty(size, np.uint8)]
         # Every step of a run asks for the same sizes, and making the views takes longer than
         # making the numbers of a small tensor.
         self.workspace = lru_cache(maxsize=256)(partial(_Workspace, memory))
+        # Preparing a key takes longer than all else that a small tensor needs.
+        self.encryptor = lru_cache(maxsize=4)(_encryptor)
 
 
 _memory = _Memory()
