@@ -40,7 +40,9 @@ def network() -> nn.Module:
 def load(folder: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Images scaled by public constants."""
     with np.load(folder / "mnist.npz") as archive:
-        parts = [torch.from_numpy(archive[name]) for name in ("X_train", "X_test", "y_train", "y_test")]
+        parts = [
+            torch.from_numpy(archive[name]) for name in ("X_train", "X_test", "y_train", "y_test")
+        ]
     train, test = ((x.reshape(-1, 1, 28, 28).float() / 255 - 0.1307) / 0.3081 for x in parts[:2])
     return train, parts[2].long(), test, parts[3].long()
 
@@ -84,7 +86,9 @@ def one(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)

@@ -1,0 +1,103 @@
+"""The classic mistakes of private training loops, each with the test that would find it.
+
+Two of them need processes: a seed used by every rank is found by ``test_distributed``, noise state that is
+lost on resume by ``test_resume``.
+"""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2
+from torch import nn
+from training.small import N, data, losses, private, train, weights
+
+import antiphon as ap
+
+
+def moves(run):
+    """Every step's update, in units of learning rate over expected batch."""
+    steps = []
+    for x, y in run.batches():
+        before = weights(run)
+        run.step(losses(run.model, x, y))
+        steps.append((before - weights(run)) / 0.1 * run.plan.expected_batch)
+    return torch.stack(steps)
+
+
+def silent(**options):
+    """A run on zeros, whose gradients vanish: what moves the weights is noise."""
+    model = nn.Linear(50, 40, bias=False)
+    return private(model, (torch.zeros(N, 50), torch.zeros(N).long()), **options)
+
+
+def is_of_scale(rows, scale):
+    """Whether each row looks like normals of this scale; wrong alarms once in a million rows or less."""
+    statistic = (rows.double() / scale).square().sum(1).numpy()
+    tails = np.minimum(chi2.cdf(statistic, rows.shape[1]), chi2.sf(statistic, rows.shape[1]))
+    return bool((tails > 5e-7).all())
+
+
+def test_noise_before_clipping():
+    # Noise that were clipped with the gradient could not move the weights further than the clip norm.
+    found = moves(silent(sampling="full-batch", steps=3, noise_multiplier=2.0, clip_norm=0.1))
+    assert is_of_scale(found, 0.2) and not is_of_scale(found, 0.17)
+    assert float(found.norm(dim=1).min()) > 50 * 0.1
+
+
+def test_noise_scaled_by_the_batch_that_was_drawn():
+    run = silent(sampling=ap.Poisson(0.1), steps=12, noise_multiplier=1.0)
+    sizes = {len(run._batches.parts(t)[0].rows) for t in range(12)}
+    assert len(sizes) > 3
+    assert is_of_scale(moves(run), 1.0)
+
+
+def test_a_divisor_that_depends_on_the_batch_or_is_zero():
+    run = silent(sampling=ap.Poisson(0.01), steps=12, noise_multiplier=1.0)
+    empty = [t for t in range(12) if not len(run._batches.parts(t)[0].rows)]
+    assert 3 < len(empty) < 12
+    assert is_of_scale(moves(run), 1.0)
+
+
+def test_clipping_after_averaging():
+    # One example a million times larger than the others must not drown them, nor weigh more than one.
+    x, y = data()
+    loud = x.clone()
+    loud[0] *= 1e6
+    quiet = moves(private(dataset=(x, y), sampling="full-batch", steps=1, clip_norm=0.1))
+    other = moves(private(dataset=(loud, y), sampling="full-batch", steps=1, clip_norm=0.1))
+    assert float((quiet - other).norm()) <= 2 * 0.1 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
+def test_one_example_more_moves_the_sum_by_at_most_the_clip_norm(clipping):
+    x, y = data()
+    options = {"sampling": "full-batch", "steps": 1, "clip_norm": 0.5, "n": N, "clipping": clipping}
+    whole = moves(private(dataset=(x * 100, y), **options))
+    for left_out in range(0, N, 20):
+        rows = [i for i in range(N) if i != left_out]
+        less = moves(private(dataset=(x[rows] * 100, y[rows]), **options))
+        assert float((whole - less).norm()) <= 0.5 * (1 + 1e-4)
+
+
+def test_the_same_noise_in_two_steps():
+    found = moves(silent(sampling="full-batch", steps=6)).double()
+    gram = found @ found.T / found.shape[1]
+    off = gram[~torch.eye(6, dtype=torch.bool)]
+    assert float(off.abs().max()) < 0.15  # six standard deviations: 6 / sqrt(2000)
+
+
+def test_the_same_noise_in_two_runs_and_the_same_batches():
+    first, second = (silent(sampling=ap.Poisson(0.3), steps=2, seed=None) for _ in range(2))
+    assert first._batches.parts(0)[0].rows.tolist() != second._batches.parts(0)[0].rows.tolist()
+    a, b = moves(first)[0].double(), moves(second)[0].double()
+    assert abs(float(a @ b)) / 2000 < 0.15
+
+
+def test_a_batch_size_that_leaks_into_the_plan():
+    # Neighbours have one plan: nothing of it depends on how many were drawn, or on the data's values.
+    runs = [
+        private(dataset=data(N + extra, seed=extra), n=N, sampling=ap.Poisson(0.2))
+        for extra in (0, 1)
+    ]
+    assert runs[0].plan == runs[1].plan
+    assert train(runs[0]).certificate.epsilon == train(runs[1]).certificate.epsilon
