@@ -122,11 +122,13 @@ def test_norms_leave_no_range(dtype, power):
     torch.testing.assert_close(norms(rows), expected, rtol=1e-6, atol=0)
 
 
-def test_long_rows_keep_their_digits():
-    draw = torch.Generator().manual_seed(0)
-    rows = torch.rand(2, 3 * (1 << 16) + 5, generator=draw)
-    expected = rows.double().square().sum(1)
-    torch.testing.assert_close(squares(rows), expected, rtol=1e-6, atol=0)
+@pytest.mark.parametrize("length", [0, 1, 1000, 1024, 1025, 5000, 60_000, 3 * (1 << 16) + 5])
+def test_rows_of_any_length_keep_their_digits(length):
+    """Rows of equal numbers are the worst: all squares are rounded to the same side."""
+    rows = torch.cat([torch.full((1, length), c / 7) for c in range(1, 40)])
+    expected = rows.double().square().sum(1).sqrt()
+    torch.testing.assert_close(norms(rows), expected, rtol=1.2e-6, atol=0)
+    torch.testing.assert_close(squares(rows), expected.square(), rtol=2.4e-6, atol=0)
 
 
 def test_norms_of_what_is_not_finite_are_not_finite():
@@ -211,9 +213,23 @@ def test_huge_and_tiny_factors_do_not_pass_the_clip_norm(left, right, T):
         assert found == pytest.approx(min(1.0, true), rel=1e-4, abs=1e-30)
 
 
+@pytest.mark.parametrize("T", [1, 2])
+def test_factors_at_the_end_of_the_range_do_not_pass_the_clip_norm(T):
+    """A weight times the other factor is denormal here, with few digits."""
+    left = torch.full((1, T, 60_000), 3e38)
+    for right in torch.linspace(1.0, 2.0, 9):
+        factor = Outer(left, right.expand(1, T, 7) * 1e-20, torch.Size((7, 60_000)))
+        assert clipped_norm(factor, (7, 60_000)) == pytest.approx(1.0, rel=1e-5)
+
+
 def test_products_keep_their_precision_within_autocast():
     a = torch.rand(8, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert (a @ a).dtype is torch.bfloat16
         with exactly():
             assert (a @ a).dtype is torch.float32
+
+
+def test_no_rows_have_no_norms():
+    for length in (0, 3, 5000):
+        assert norms(torch.zeros(0, length)).shape == (0,)

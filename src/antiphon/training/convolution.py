@@ -22,7 +22,7 @@ __all__ = ["Convolution"]
 _CHUNK = 1 << 21  # bytes of patches at a time: they stay in the processor's cache
 _KEEP = 1 << 24  # bytes of gradients of single examples that are kept for the clipped sum
 _CANCELS = 256.0  # terms that are so much larger than their sum need float64
-_TINY = 1e-15  # a float32 gradient times a smaller weight may leave the range of float32
+_HUGE = 1e30  # beside a larger image, a gradient times its weight may leave the range of float32
 
 
 @final
@@ -37,7 +37,7 @@ class Convolution(AbstractFactor):
         self.layer, self.image, self.right = layer, at_least_single(image), at_least_single(right)
         self.rows = len(image)
         self._formed: Tensor | None = None
-        self._cancels: Tensor | None = None  # rows whose terms are much larger than their sum
+        self._careful: Tensor | None = None  # rows that need float64
 
     def squared_norms(self) -> Tensor:
         """Of the formed gradients; where these are not kept and terms cancel, in float64."""
@@ -49,9 +49,10 @@ class Convolution(AbstractFactor):
         squared = self._in_parts(padded, self.right)
         # By Cauchy-Schwarz not less than the sum of the norms of all terms.
         shared = math.prod(-(-k // s) for k, s in zip(layer.kernel_size, layer.stride, strict=True))
-        size = norms(padded.flatten(1)) * norms(self.right.flatten(1)) * math.sqrt(shared)
-        self._cancels = squared.sqrt() * _CANCELS < size
-        again = torch.nonzero(self._cancels)[:, 0]
+        image = norms(padded.flatten(1))
+        size = image * norms(self.right.flatten(1)) * math.sqrt(shared)
+        self._careful = (squared.sqrt() * _CANCELS < size) | (image > _HUGE)
+        again = torch.nonzero(self._careful)[:, 0]
         if len(again):
             found = self._in_parts(padded[again].double(), self.right[again].double())
             places = math.prod(self.right.shape[2:])
@@ -70,9 +71,8 @@ class Convolution(AbstractFactor):
             total = (weights.to(self._formed.dtype) @ self._formed).view(self._transposed())
             out.add_(total.mT.reshape(out.shape))
             return
-        padded, right = self._padded(), self.right
-        careful = weights < _TINY if self._cancels is None else self._cancels | (weights < _TINY)
-        if bool(careful.any()):
+        padded, right, careful = self._padded(), self.right, self._careful
+        if careful is not None and bool(careful.any()):
             out.add_(
                 self._backward(padded[careful].double(), right[careful].double(), weights[careful])
             )

@@ -36,12 +36,14 @@ __all__ = [
     "with_rounding",
 ]
 
-_PIECE = 1 << 16
+_PIECE = 1 << 10  # norms of so many float32 numbers are right to one part in a million
 _DENSE_BYTES = (
     1 << 26
 )  # gradients of single examples are kept up to this size, else formed in parts
 _CANCELS = 64.0  # terms that are so much larger than their sum need float64
-_TINY = 1e-15  # a float32 gradient times a smaller weight may leave the range of float32
+_HUGE = (
+    1e30  # beside a larger factor, the other one times its weight may leave the range of float32
+)
 # Norms outside of these are computed from rescaled numbers, since squares leave the range of the type.
 _RANGE = {torch.float32: (1e-13, 1e18, 1e30, 1e-25), torch.float64: (1e-130, 1e150, 1e160, 1e-160)}
 
@@ -116,14 +118,16 @@ class Outer(AbstractFactor):
         self.left, self.right, self.shape = at_least_single(left), at_least_single(right), shape
         self.rows = len(left)
         self._formed: Tensor | None = None
-        self._cancels: Tensor | None = None  # rows whose terms are much larger than their sum
+        self._careful: Tensor | None = None  # rows that need float64
 
     def squared_norms(self) -> Tensor:
         """By ‖left‖² ‖right‖² for one vector; else by Gram matrices or formed gradients, as is cheaper."""
         _, T, columns = self.left.shape
         height = self.right.shape[2]
         if T == 1:
-            return (norms(self.left[:, 0]) * norms(self.right[:, 0])).square_()
+            left = norms(self.left[:, 0])
+            self._careful = left > _HUGE
+            return (left * norms(self.right[:, 0])).square_()
         # Products in float64 cost about three times as much as in float32.
         if 3 * T * (columns + height) < columns * height:
             return self._checked(self._by_gram_matrices())
@@ -141,9 +145,10 @@ class Outer(AbstractFactor):
     def _checked(self, squared: Tensor) -> Tensor:
         """The same, but computed again where terms cancel."""
         # By Cauchy-Schwarz not less than the sum of the norms of all terms.
-        size = norms(self.left.flatten(1)) * norms(self.right.flatten(1))
-        self._cancels = squared.sqrt() * _CANCELS < size
-        again = torch.nonzero(self._cancels)[:, 0]
+        left = norms(self.left.flatten(1))
+        size = left * norms(self.right.flatten(1))
+        self._careful = (squared.sqrt() * _CANCELS < size) | (left > _HUGE)
+        again = torch.nonzero(self._careful)[:, 0]
         if len(again):
             found = self._in_parts(self.left[again].double(), self.right[again].double())
             squared[again] = with_rounding(found, size[again], self.left.shape[1])
@@ -163,9 +168,8 @@ class Outer(AbstractFactor):
             flat = self._formed.reshape(self.rows, out.numel())
             out.add_((weights.to(flat.dtype) @ flat).view_as(out))
             return
-        careful = weights < _TINY if self._cancels is None else self._cancels | (weights < _TINY)
-        left, right = self.left, self.right
-        if bool(careful.any()):
+        left, right, careful = self.left, self.right, self._careful
+        if careful is not None and bool(careful.any()):
             _add_product(out, left[careful].double(), right[careful].double(), weights[careful])
             left, right, weights = left[~careful], right[~careful], weights[~careful]
         _add_product(out, left, right, weights)
@@ -296,16 +300,24 @@ def at_least_single(tensor: Tensor) -> Tensor:
 
 def norms(rows: Tensor) -> Tensor:
     """Norms of the rows of a matrix, in float64, to one part in a million, whatever their size."""
-    if rows.shape[1] > _PIECE:
-        # float32 sums of a million squares lose digits
-        pieces = [norms(piece) for piece in torch.split(rows, _PIECE, dim=1)]
-        return torch.linalg.vector_norm(torch.stack(pieces), dim=0)
-    found = torch.linalg.vector_norm(rows, dim=1).double()
+    found = _norms(rows)
     low, high, up, down = _RANGE[rows.dtype]
     for outside, scale in ((found < low, up), (found > high, down)):
         if bool(outside.any()):
-            found[outside] = torch.linalg.vector_norm(rows[outside] * scale, dim=1).double() / scale
+            found[outside] = _norms(rows[outside] * scale) / scale
     return found
+
+
+def _norms(rows: Tensor) -> Tensor:
+    """Norms in float64 from those of short pieces: a long float32 sum of squares loses digits."""
+    whole = rows.shape[1] // _PIECE * _PIECE
+    rest = torch.linalg.vector_norm(rows[:, whole:], dim=1).double()
+    if not whole:
+        return rest
+    pieces = torch.linalg.vector_norm(
+        rows[:, :whole].reshape(len(rows), whole // _PIECE, _PIECE), dim=2
+    ).double()
+    return torch.hypot(torch.linalg.vector_norm(pieces, dim=1), rest)
 
 
 def squares(rows: Tensor) -> Tensor:
