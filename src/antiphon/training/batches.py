@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, final
 
 import numpy as np
@@ -56,6 +57,13 @@ class Rows:
         self._rows = torch.from_numpy(np.argsort(of_row, kind="stable"))
         self._sizes = torch.from_numpy(sizes)
         self._starts = torch.cumsum(self._sizes, 0) - self._sizes
+
+    def digest(self) -> str:
+        """A hash of who has which rows: equal in all processes of a run."""
+        if not self.users:
+            return ""
+        parts = (self._rows.numpy(), self._sizes.numpy())
+        return blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
 
     def of(self, units: Tensor) -> tuple[Tensor, Units | None]:
         """Rows of these units, unit by unit."""
@@ -155,7 +163,11 @@ class Batches:
         # A loader with workers reads ahead, so it draws the batches once more for itself.
         parts = (part for step in range(first, last) for part in self.parts(step))
         lists = (part.rows.tolist() for part in parts if len(part.rows))
-        return iter(DataLoader(self.dataset, batch_sampler=_Lists(lists), **self._loading))
+        # A loader seeds its workers by a number from torch's own generator, which a resumed run must find
+        # as the run that was interrupted left it.
+        seeds = torch.Generator().manual_seed((torch.initial_seed() + first) % 2**63)
+        options = {"generator": seeds, **self._loading}
+        return iter(DataLoader(self.dataset, batch_sampler=_Lists(lists), **options))
 
 
 @final
