@@ -1,16 +1,20 @@
 """Small private runs, here and in processes of their own, and the comparison of what they leave."""
 
+import gc
 import multiprocessing
 import os
 import random
-import socket
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import distributed as dist
 from torch import nn
 
+from antiphon.errors import AntiphonError
+from antiphon.randomness import Generator
 from antiphon.training import make_private
 
 OPTIMIZERS = {
@@ -67,7 +71,7 @@ class Job:
         """One of them."""
         reduction = "mean" if self.loss == "mean" else "none"
         value = nn.functional.cross_entropy(self.model(x), y, reduction=reduction)
-        self.run.step(value * 3 if self.loss == "other" else value)
+        self.run.step(value * {"other": 3, "zero": 0}.get(self.loss, 1))
         if self.scheduled:
             self.scheduler.step()
         if self.pause:
@@ -130,11 +134,59 @@ def train_in_process(folder, out, options):
     torch.save(job.left, out)
 
 
+def try_to_resume(folder, out):
+    """Leave the refusal at ``out``."""
+    try:
+        Job(folder, resume=True, optimizer="adam", scheduled=True)
+    except AntiphonError as error:
+        out.write_text(f"{type(error).__name__}: {error}")
+
+
+def member(rank, folder, options):
+    """What one process of a team has to do and leaves. Options with a list are for each process."""
+    options = {key: value[rank] if isinstance(value, list) and key != "user" else value
+               for key, value in options.items()}  # fmt: skip
+    calls = []
+    # A folder of its own: only the first process may write one.
+    own = folder if rank == 0 or folder is None else f"{folder}-of-{rank}"
+    job = Job(own, options.pop("resume", False), callback=lambda step, _: calls.append(step),
+              **{"model_seed": rank} | options)  # fmt: skip
+    start = {name: t.clone() for name, t in job.model.state_dict().items()}
+    parts = [job.run._batches.parts(step) for step in range(job.run.plan.steps)]
+    job.train().close()
+    gc.collect()
+    return {
+        **job.left,
+        "start": start,
+        "rows": [torch.cat([part.rows for part in step]).tolist() for step in parts],
+        "certificate": job.run.certificate.to_json(),
+        "calls": calls,
+        "shown": job.run.shown,
+        "has noise": job.run._total.noise is not None,
+        "keys": {value.key for value in gc.get_objects() if type(value) is Generator},
+    }
+
+
+def members(rank, folder, cases):
+    """Several runs, one after the other."""
+    return {name: member(rank, None, options) for name, options in cases.items()}
+
+
+def refusals(rank, folder, cases):
+    """What each of several runs raises."""
+    found = {}
+    for name, options in cases.items():
+        try:
+            member(rank, folder, options)
+            found[name] = None
+        except AntiphonError as error:
+            found[name] = error
+    return found
+
+
 def _member(rank, world, meeting, work, folder, out, options):
     torch.set_num_threads(1)
-    torch.distributed.init_process_group(
-        "gloo", init_method=f"file://{meeting}", rank=rank, world_size=world
-    )
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world)
     try:
         result = work(rank, folder, dict(options))
     except Exception as error:
@@ -142,40 +194,28 @@ def _member(rank, world, meeting, work, folder, out, options):
     torch.save(result, f"{out}.{rank}.unfinished")
     os.replace(f"{out}.{rank}.unfinished", f"{out}.{rank}")
     if not isinstance(result, Exception):
-        torch.distributed.barrier()
-        torch.distributed.destroy_process_group()
+        dist.barrier()
+    dist.destroy_process_group()
 
 
-def team(work, place, folder=None, world=2, **options):
+def team(work, place, folder=None, options=None, world=2):
     """Start ``work`` in as many processes of one group; returns them and where their results will be."""
-    place = Path(place)
-    number = len(list(place.glob("team*")))
-    meeting, out = place / f"team{number}", place / f"result{number}"
-    meeting.touch()
-    meeting.unlink()
-    (place / f"team{number}.used").touch()
+    place = Path(tempfile.mkdtemp(dir=place))
     processes = [
-        in_process(_member, rank, world, meeting, work, folder, out, options)
+        in_process(_member, rank, world, place / "meeting", work, folder, place / "out", options)
         for rank in range(world)
     ]
-    return processes, [Path(f"{out}.{rank}") for rank in range(world)]
+    return processes, [place / f"out.{rank}" for rank in range(world)]
 
 
 def results(processes, places, within=60.0):
-    """What the processes of a team returned or raised."""
+    """What the processes of a team returned or raised, in at most so many seconds."""
     end = time.monotonic() + within
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
-    late = [process for process in processes if process.is_alive()]
-    for process in late:
-        process.kill()
-        process.join()
-    assert not late, "a process waits for another that will not come"
+    late = [rank for rank, process in enumerate(processes) if process.is_alive()]
+    for rank in late:
+        processes[rank].kill()
+        processes[rank].join()
+    assert not late, f"processes {late} wait for others that will not come"
     return [torch.load(p, weights_only=False) if p.exists() else None for p in places]
-
-
-def free_port():
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return listener.getsockname()[1]

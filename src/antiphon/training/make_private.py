@@ -157,6 +157,7 @@ def make_private(
                 clipping=rule,
                 tight=tight,
             )
+        _check_size(recipe.plan, rows)
     team.check_same(
         {
             "the trained parameters": [
@@ -175,10 +176,10 @@ def make_private(
     try:
         plan, certificate, source, public = team.first(start.begin)
         with team.together():
-            _check_size(plan, rows)
             saving = None
             if checkpoint is not None:
                 states = States(model, optimizer, others or {})
+                states.packed({})  # what cannot be kept is refused before it is paid for
                 saving = Saving(start.folder, checkpoint_every, start.generator, states, asked)
             noise = None
             if start.generator is not None:
