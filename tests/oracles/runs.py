@@ -114,7 +114,7 @@ def assert_same_bits(actual, expected):
 
 # A fork server has imported torch once; each of its children is a process of its own from the start.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["antiphon.training", "antiphon.accounting"])
+CONTEXT.set_forkserver_preload(["antiphon.training", "torch._dynamo"])
 
 
 def in_process(target, *args):

@@ -53,6 +53,8 @@ CASES = {
     "adamw and a scheduler": {"optimizer": "adamw", "dropout": 0.3, "scheduled": True},
     "a mean loss and dropout": {"loss": "mean", "dropout": 0.5, "optimizer": "momentum"},
     "augmented data": {"examples": Augmented(), "dropout": 0.5, "optimizer": "momentum"},
+    "augmented data, in a worker": {
+        "examples": Augmented(), "dropout": 0.5, "loading": {"num_workers": 1}, "steps": 3},
     "adaptive clipping": {"clipping": "adaptive", "optimizer": "adam"},
     "adaptive clipping, correlated": {
         "clipping": Adaptive(rate=1.0), "mechanism": LambdaCGD(0.6), **FULL},
@@ -100,6 +102,14 @@ def test_a_run_goes_on_from_every_checkpoint_to_the_last_bit(name, tmp_path):
         assert again.run.certificate == job.run.certificate
         assert_same_bits(again.train().left, expected)
         again.close()
+
+
+def test_workers_augment_a_row_anew_in_every_step():
+    job, seen = Job(examples=Augmented(), loading={"num_workers": 1}, sampling="full-batch"), []
+    for x, y in job.run.batches(2):
+        seen.append(x)
+        job.step(x, y)
+    assert not (seen[0] == seen[1]).any()
 
 
 def test_global_generators_are_set_back():
