@@ -20,6 +20,16 @@ def test_the_readme_runs_as_it_stands(code, capsys):
         assert "differential privacy" in capsys.readouterr().out
 
 
+def test_the_page_on_training_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page, names = (ROOT / "docs" / "training.md").read_text(), {}
+    with pytest.warns(UserWarning, match="replaced by the engine's own"):
+        for code in re.findall(r"```python\n(.*?)```", page, re.S):
+            exec(compile(code, "training.md", "exec"), names)
+    assert "differential privacy" in capsys.readouterr().out
+    assert (tmp_path / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

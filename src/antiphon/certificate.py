@@ -221,8 +221,10 @@ def _attacks(profile: ConvexProfile) -> Attacks:
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:
+    bounds = [f"at most {block.bound:g} in {block.name}" for block in plan.blocks]
+    size = ", ".join(bounds) if bounds else f"at most {plan.clip_norm:g}"
     lines = [
-        f"each {plan.unit}'s contribution to a step has norm at most {plan.clip_norm:g}",
+        f"each {plan.unit}'s contribution to a step has norm {size}",
         f"the number of records, {plan.n}, is public; sums are divided by {plan.expected_batch:g}",
         "noise is real-valued Gaussian: rounding to floating point is not covered",
         "batches are drawn as stated, independently of the data's values",

@@ -170,9 +170,9 @@ def test_sampled_participations_serve_what_has_no_law():
 
 
 def test_hardly_any_noise_costs_a_huge_epsilon_and_not_an_error():
-    plan = Plan(n=6000, sampling=FixedSize(256), steps=2000, mechanism=LambdaCGD(0.9),
+    plan = ap.Plan(n=6000, sampling=ap.FixedSize(256), steps=2000, mechanism=LambdaCGD(0.9),
                 relation="zero-out", noise_multiplier=1.0)  # fmt: skip
-    certificate = certify(plan, 1e-5)
+    certificate = ap.certify(plan, 1e-5)
     assert 700 < certificate.epsilon < 1000
     assert certificate.profile.epsilon(1e-5) == pytest.approx(certificate.epsilon)
     assert certificate.attacks.accuracy == 1

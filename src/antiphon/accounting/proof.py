@@ -70,7 +70,9 @@ def best_proof(
     sampled, accounts, best = sampled_routes(plan), [], None
     try:
         accounts = [*open_routes(plan, tight=tight).values()]
-        best = min((_of_curve(a, delta) for a in accounts), key=lambda proof: proof.epsilon)
+        best = min(
+            (_of_curve(a, delta, epsilon) for a in accounts), key=lambda proof: proof.epsilon
+        )
     except UnsupportedError:
         if not sampled:
             raise
@@ -101,9 +103,13 @@ def _hull(profiles: list[AbstractProfile], epsilon: float, delta: float) -> Conv
     return ConvexProfile.through(proved)
 
 
-def _of_curve(account: Account, delta: float) -> Proof:
+def _of_curve(account: Account, delta: float, wanted: float | None) -> Proof:
+    epsilon = account.profile.epsilon(delta)
+    # The inverse is rounded up, so the point that the noise was made for is looked at itself.
+    if wanted is not None and wanted < epsilon and account.profile.delta(wanted) <= delta:
+        epsilon = wanted
     return Proof(
-        account.profile.epsilon(delta),
+        epsilon,
         account.route,
         account.theorem,
         account.references,

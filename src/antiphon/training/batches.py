@@ -1,7 +1,7 @@
 """From a drawn batch to tensors: parts that fit into memory, users' rows, blanks for empty batches."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, final
@@ -42,7 +42,7 @@ class Part:
 class Rows:
     """The rows of every unit: one each, or those of a user."""
 
-    def __init__(self, length: int, users: Sequence[Any] | None) -> None:
+    def __init__(self, length: int, users: Any) -> None:
         self.length, self.users = length, users is not None
         if users is None:
             self.count, self.most = length, 1

@@ -9,6 +9,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from antiphon.certificate import Certificate, certify
+from antiphon.checks import whole
 from antiphon.errors import PlanError, RunError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.sampling import AbstractSampling
@@ -28,19 +29,23 @@ class PrivateLoader:
 
     Iterating it takes as many steps as an epoch has; iterate it once per epoch. ``len`` is that number.
 
+    Args:
+        run: The run whose batches these are.
+        steps: Steps of an epoch.
+
     Attributes:
         dataset: What the loader reads.
         batch_size: Expected number of units in a batch.
         run: The run whose batches these are.
     """
 
-    def __init__(self, run: Run, dataset: Any, epoch: int) -> None:
-        self.run, self.dataset, self._epoch = run, dataset, epoch
+    def __init__(self, run: Run, steps: int) -> None:
+        self.run, self.dataset, self._steps = run, run.dataset, whole("steps", steps)
         self.batch_size = run.plan.expected_batch
 
     def __len__(self) -> int:
         """Steps of an epoch."""
-        return self._epoch
+        return self._steps
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch."""
@@ -49,7 +54,7 @@ class PrivateLoader:
                 f"all {self.run.plan.steps} steps of the plan are taken; another epoch needs a new plan "
                 "and costs more privacy."
             )
-        return self.run.batches(self._epoch, show=False)
+        return self.run.batches(self._steps, show=False)
 
 
 @final
@@ -234,7 +239,7 @@ class PrivacyEngine:
             **options,
         )
         epoch = max(1, round(self._run.plan.n / self._run.plan.expected_batch))
-        return module, optimizer, PrivateLoader(self._run, dataset, epoch)
+        return module, optimizer, PrivateLoader(self._run, epoch)
 
 
 def _check_options(

@@ -51,7 +51,7 @@ def make_private(
     noise_multiplier: float | None = None,
     relation: str | None = None,
     clipping: str | AbstractClipping = "flat",
-    user: Sequence[Any] | None = None,
+    user: Any = None,
     n: int | None = None,
     extra: Sequence[Event] = (),
     plan: Plan | None = None,
@@ -91,8 +91,8 @@ def make_private(
         relation: How neighbours differ; unless given, add-remove, and zero-out where batches are given by
             row (fixed-size, shuffled, one-pass).
         clipping: "flat", "per-layer", "automatic" or "adaptive", or a rule of `antiphon.training`.
-        user: The user of every example. Then users are protected: they are drawn as a whole, and the mean
-            gradient of a user's examples is clipped.
+        user: The user of every example, as a sequence or an array. Then users are protected: they are
+            drawn as a whole, and the mean gradient of a user's examples is clipped.
         n: Public nominal number of units; unless given, that of the data, which is then public.
         extra: Releases beside training, paid for in the certificate.
         plan: A plan with its noise, in place of all that a plan holds.

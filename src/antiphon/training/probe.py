@@ -114,7 +114,8 @@ def _check_loss(loss: Tensor, output: Any, rows: int) -> None:
             return  # a loss that is linear in its outputs
         found = _grad(mixed, outputs, create_graph=False)
     for gradient in found:
-        if gradient is not None and bool((gradient[1:] != 0).any()):
+        others = torch.zeros(1) if gradient is None else gradient[1:]
+        if bool(((others != 0) & torch.isfinite(others)).any()):
             raise UnsupportedError(
                 "the loss mixes the examples of a batch: the part of the first one depends on the others "
                 "(a batch statistic, a contrast between examples?). Each example needs a loss of its own, "
@@ -155,9 +156,12 @@ def _run(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
 
 def _close(a: Tensor, b: Tensor) -> bool:
     tol = 5e-2 if a.dtype in (torch.float16, torch.bfloat16) else 1e-3
-    return torch.allclose(
-        a, b, rtol=tol, atol=tol * float(a.abs().max().clamp(min=1e-30)), equal_nan=True
+    size = (
+        float(torch.nan_to_num(a, nan=0.0, posinf=0.0, neginf=0.0).abs().max())
+        if a.numel()
+        else 0.0
     )
+    return torch.allclose(a, b, rtol=tol, atol=tol * size, equal_nan=True)
 
 
 def _grad(value: Tensor, outputs: list[Tensor], *, create_graph: bool) -> Sequence[Tensor | None]:

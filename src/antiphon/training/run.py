@@ -106,6 +106,11 @@ class Run:
         """The clip norm of the next step; it changes with adaptive clipping only."""
         return self._total.clip_norm
 
+    @property
+    def dataset(self) -> Any:
+        """The data set from which batches are drawn."""
+        return self._batches.dataset
+
     def batches(self, steps: int | None = None, *, show: bool = True) -> Iterator[Any]:
         """The data of the steps to come: every one that comes out needs one `step`.
 

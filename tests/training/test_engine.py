@@ -1,0 +1,245 @@
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+from training.small import N, data, network, private, weights
+
+import antiphon as ap
+from antiphon.errors import PlanError, RunError, UnsupportedError
+from antiphon.mechanisms import LambdaCGD
+
+
+def loader(**options):
+    return DataLoader(TensorDataset(*data()), **({"batch_size": 12, "shuffle": True} | options))
+
+
+def engine_run(model=None, optimizer=None, data_loader=None, **options):
+    model = network() if model is None else model
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+    engine = ap.PrivacyEngine()
+    options = {
+        "noise_multiplier": 1.0,
+        "max_grad_norm": 1.0,
+        "steps": 10,
+        "seed": 1,
+        "delta": 1e-5,
+    } | options
+    with pytest.warns(UserWarning, match="replaced by the engine's own"):
+        parts = engine.make_private(
+            module=model, optimizer=optimizer, data_loader=data_loader or loader(), **options
+        )
+    return engine, *parts
+
+
+def opacus_loop(model, optimizer, batches, epochs=2):
+    for _ in range(epochs):
+        for x, y in batches:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+
+
+def flat(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_an_opacus_script_takes_the_same_steps_as_a_run():
+    engine, model, optimizer, batches = engine_run()
+    opacus_loop(model, optimizer, batches)
+    run = private()
+    for x, y in run.batches():
+        run.step(nn.functional.cross_entropy(run.model(x), y, reduction="none"))
+    torch.testing.assert_close(flat(model), weights(run), rtol=1e-5, atol=1e-6)
+    assert engine.run.steps_taken == 10 and len(batches) == 5
+    assert engine.get_epsilon(1e-5) == engine.certificate.epsilon == run.certificate.epsilon
+    assert engine.get_epsilon(1e-3) < engine.get_epsilon(1e-5)
+
+
+def test_physical_batches_give_the_same_result():
+    _, model, optimizer, batches = engine_run()
+    opacus_loop(model, optimizer, batches)
+    _, other, optimizer, batches = engine_run(max_physical_batch_size=3)
+    opacus_loop(other, optimizer, batches)
+    torch.testing.assert_close(flat(other), flat(model), rtol=1e-5, atol=1e-6)
+
+
+def test_correlated_noise_is_one_keyword_away():
+    engine, model, optimizer, batches = engine_run(
+        mechanism=LambdaCGD(0.5), poisson_sampling=False, noise_multiplier=3.0
+    )
+    opacus_loop(model, optimizer, batches)
+    assert engine.run.plan.mechanism == LambdaCGD(0.5)
+    assert engine.run.plan.sampling == ap.ShuffledEpochs(12)
+    assert engine.run.plan.relation == "zero-out"
+
+
+def test_epsilon_can_be_asked_for():
+    engine = ap.PrivacyEngine()
+    model = network()
+    with pytest.warns(UserWarning, match="poisson"):
+        engine.make_private_with_epsilon(
+            module=model, optimizer=torch.optim.Adam(model.parameters()), data_loader=loader(),
+            target_epsilon=3.0, target_delta=1e-4, epochs=2, max_grad_norm=0.5)  # fmt: skip
+    assert engine.get_epsilon(1e-4) <= 3.0 and engine.run.plan.clip_norm == 0.5
+    assert engine.run.plan.steps == 10
+
+
+def test_the_length_of_the_run_is_required():
+    model = network()
+    with pytest.raises(PlanError, match=r"epochs= or steps="):
+        ap.PrivacyEngine().make_private(
+            module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data_loader=loader(),
+            noise_multiplier=1.0, max_grad_norm=1.0)  # fmt: skip
+
+
+class Odd(Sampler):
+    def __init__(self, data):
+        self.data = data
+
+    def __iter__(self):
+        return iter(range(1, len(self.data), 2))
+
+
+class Shard(DataLoader):
+    """As a framework makes them."""
+
+
+def foreign_loaders():
+    dataset = TensorDataset(*data())
+    return {
+        "WeightedRandomSampler": DataLoader(
+            dataset, 12, sampler=WeightedRandomSampler([1.0] * N, N)
+        ),
+        "RandomSampler": DataLoader(dataset, 12, sampler=RandomSampler(dataset, replacement=True)),
+        "RandomSampler of a part": DataLoader(
+            dataset, 12, sampler=RandomSampler(dataset, num_samples=9)
+        ),
+        "Odd": DataLoader(dataset, 12, sampler=Odd(dataset)),
+        "batch sampler": DataLoader(
+            dataset, batch_sampler=Reversed(SequentialSampler(dataset), 12, False)
+        ),
+        "Shard": Shard(dataset, 12),
+        "no batches": DataLoader(dataset, batch_size=None),
+        "a list": [data()],
+    }
+
+
+class Reversed(BatchSampler):
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+
+@pytest.mark.parametrize("name", foreign_loaders())
+def test_loaders_that_draw_in_another_way_are_refused(name):
+    model = network()
+    with pytest.raises(UnsupportedError, match=r"loader|DataLoader"):
+        ap.PrivacyEngine().make_private(
+            module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=foreign_loaders()[name], noise_multiplier=1.0, max_grad_norm=1.0, steps=3,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"max_grad_norm": [1.0, 2.0]}, "PerLayer"),
+        ({"batch_first": False}, "first axis"),
+        ({"grad_sample_mode": "magic"}, "grad_sample_mode"),
+        ({"noise_generator": torch.Generator()}, "seed="),
+    ],
+)
+def test_options_without_a_meaning_here_are_refused_by_name(options, match):
+    model = network()
+    base = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "steps": 3}
+    with pytest.raises(UnsupportedError, match=match):
+        ap.PrivacyEngine().make_private(
+            module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data_loader=loader(),
+            **(base | options))  # fmt: skip
+
+
+def test_an_unproved_accountant_is_refused():
+    with pytest.raises(UnsupportedError, match="accountant='gdp'"):
+        ap.PrivacyEngine(accountant="gdp")
+
+
+def test_another_epoch_than_planned_is_refused():
+    _, model, optimizer, batches = engine_run(steps=5)
+    opacus_loop(model, optimizer, batches, epochs=1)
+    with pytest.raises(RunError, match="all 5 steps"):
+        next(iter(batches))
+
+
+def test_a_step_on_a_batch_from_elsewhere_is_refused():
+    _, model, optimizer, _ = engine_run()
+    before = flat(model)
+    for x, y in loader():
+        nn.functional.cross_entropy(model(x), y).backward()
+        with pytest.raises(RunError, match="no batch is out"):
+            optimizer.step()
+        break
+    assert torch.equal(flat(model), before)
+
+
+def test_gradients_without_clipping_are_never_left_on_the_parameters():
+    _, model, optimizer, batches = engine_run()
+    for x, y in batches:
+        nn.functional.cross_entropy(model(x), y).backward()
+        assert all(p.grad is None for p in model.parameters())
+        optimizer.step()
+        assert all(p.grad is None for p in model.parameters())
+
+
+def test_a_batch_without_a_step_stops_the_loop():
+    _, _, _, batches = engine_run()
+    with pytest.raises(RunError, match="no step was taken"):
+        for _ in batches:
+            pass
+
+
+def test_models_that_mix_examples_are_refused_also_here():
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.linear(x - x.mean(0))
+
+    _, model, optimizer, batches = engine_run(Centred())
+    before = flat(model)
+    for x, y in batches:
+        nn.functional.cross_entropy(model(x), y).backward()
+        with pytest.raises(UnsupportedError, match="mixes the examples"):
+            optimizer.step()
+        break
+    assert torch.equal(flat(model), before)
+
+
+def test_a_step_size_schedule_and_workers_work():
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, model, optimizer, batches = engine_run(model, optimizer, loader(num_workers=1))
+        for x, y in batches:
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1 / 32)
+
+
+def test_before_make_private_there_is_no_run():
+    with pytest.raises(RunError, match="call make_private first"):
+        ap.PrivacyEngine().get_epsilon(1e-5)

@@ -1,0 +1,347 @@
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from training.small import N, data, losses, network, private, train, weights
+
+import antiphon as ap
+from antiphon.errors import LedgerError, PlanError, UnsupportedError
+from antiphon.events import GaussianRelease
+from antiphon.mechanisms import BLT, LambdaCGD
+from antiphon.plan import Block
+from antiphon.training import Adaptive, PerLayer
+
+# ---- plans -----------------------------------------------------------------------------------------------
+
+
+def test_five_lines_train_a_model_that_learns():
+    x, y = data(600)
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    run = ap.make_private(model, optimizer, (x, y), epsilon=6.0, delta=1e-4, epochs=5, batch_size=60,
+                          mechanism="independent", seed=0)  # fmt: skip
+    for inputs, labels in run.batches():
+        run.step(losses(model, inputs, labels))
+    assert run.certificate.epsilon <= 6 and run.steps_taken == 50
+    assert (model(x).argmax(1) == y).double().mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("poisson", ap.Poisson(12 / N)),
+        ("fixed-size", ap.FixedSize(12)),
+        ("shuffled", ap.ShuffledEpochs(12)),
+        ("balls-in-bins", ap.BallsInBins(5)),
+        ("one-pass", ap.OnePass(12)),
+        ("full-batch", ap.FullBatch()),
+    ],
+)
+def test_samplings_by_name_run_and_are_accounted_for_as_such(name, expected):
+    run = private(sampling=name, batch_size=12, steps=5, noise_multiplier=2.0)
+    assert run.plan.sampling == expected
+    relation = "add-remove" if expected.own_coin else "zero-out"
+    assert run.plan.relation == run.certificate.relation == relation
+    rows = [len(x) for x, y in loop(run)]
+    if name in ("fixed-size", "shuffled", "one-pass"):
+        assert rows == [12] * 5
+    if name == "balls-in-bins":
+        assert sum(rows) >= N  # every record once; an empty bin comes out as a blank
+    if name == "full-batch":
+        assert rows == [N] * 5
+
+
+def loop(run):
+    for x, y in run.batches():
+        run.step(losses(run.model, x, y))
+        yield x, y
+
+
+def test_cyclic_poisson_and_recorded_schedules_run():
+    run = private(sampling=ap.CyclicPoisson(0.4, 3), steps=6, mechanism=LambdaCGD(0.0))
+    assert train(run).steps_taken == 6
+    schedule = [range(10), range(10, 30), range(5)]
+    run = private(sampling=ap.Recorded(schedule), steps=3)
+    assert [len(x) for x, _ in loop(run)] == [10, 20, 5]
+
+
+def test_a_shuffled_run_never_gets_a_poisson_epsilon():
+    poisson = private(steps=25, noise_multiplier=1.5)
+    shuffled = private(sampling="shuffled", batch_size=12, steps=25, noise_multiplier=1.5)
+    unamplified = private(
+        sampling="full-batch", steps=5, noise_multiplier=1.5
+    )  # five participations
+    assert (
+        poisson.certificate.epsilon
+        < shuffled.certificate.epsilon
+        <= unamplified.certificate.epsilon
+    )
+
+
+def test_multi_epoch_noise_is_calibrated_for_all_participations():
+    blt = BLT((0.3, 0.1), (0.9, 0.4))
+    run = private(sampling="shuffled", batch_size=12, steps=50, mechanism=blt, epsilon=1.0)
+    once = private(sampling="shuffled", batch_size=12, steps=5, mechanism=blt, epsilon=1.0)
+    assert run.plan.noise_multiplier > 2.5 * once.plan.noise_multiplier
+
+
+def test_a_family_is_optimised_for_the_plan():
+    run = private(
+        sampling="shuffled", batch_size=12, steps=10, mechanism="banded", noise_multiplier=3.0
+    )
+    best = ap.mechanisms.optimize("banded", 10, run.plan.participation).mechanism
+    assert run.plan.mechanism == best and len(best.coef) > 1
+
+
+def test_auto_chooses_a_mechanism_and_it_runs():
+    run = private(sampling="shuffled", batch_size=12, steps=10, mechanism="auto", epsilon=2.0)
+    assert not isinstance(run.plan.mechanism, str)
+    assert train(run).certificate.epsilon <= 2.0
+
+
+def test_epochs_become_steps():
+    assert private(epochs=2).plan.steps == 10
+    assert private(epochs=0.5, batch_size=30).plan.steps == 1
+
+
+def test_delta_has_a_default_below_one_over_n():
+    assert private(delta=None).certificate.delta == pytest.approx(N**-1.1)
+
+
+def test_releases_beside_training_are_paid_for():
+    plain = private(noise_multiplier=2.0)
+    more = private(noise_multiplier=2.0, extra=[GaussianRelease(0.3, "private bounds")])
+    assert more.certificate.epsilon > plain.certificate.epsilon
+    assert any("private bounds" in line for line in more.certificate.assumptions)
+
+
+def test_a_plan_can_be_given_whole_and_its_blocks_get_their_own_noise():
+    blocks = (Block("0", 0.3, 4.0), Block("2", 0.4, 8.0))
+    plan = ap.Plan(n=N, sampling=ap.FullBatch(), steps=2, mechanism=LambdaCGD(0.5), blocks=blocks)
+    zeros = (torch.zeros(N, 5), torch.zeros(N).long())
+
+    def make():
+        model = nn.Sequential(nn.Linear(5, 7, bias=False), nn.Tanh(), nn.Linear(7, 2, bias=False))
+        return private(model, zeros, plan=plan, steps=None)
+
+    run, source = make(), make()._total.noise  # on zeros every gradient is zero
+    assert run.certificate.epsilon == ap.certify(plan, 1e-5).epsilon
+    before = weights(run)
+    moved = (before - weights(train(run))) / 0.1 * N
+    rows = sum(source.draw()[:-1] for _ in range(2))
+    scales = torch.cat([torch.full((35,), 1.2), torch.full((14,), 3.2)])  # noise multiplier × bound
+    torch.testing.assert_close(moved, rows * scales, rtol=1e-3, atol=1e-3)
+
+
+def test_blocks_of_other_layers_are_refused():
+    plan = ap.Plan(
+        n=N,
+        sampling=ap.FullBatch(),
+        steps=2,
+        mechanism=LambdaCGD(0.5),
+        blocks=(Block("x", 1.0, 4.0),),
+    )
+    with pytest.raises(PlanError, match="trained layers"):
+        private(plan=plan, steps=None)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"steps": None}, "give either epochs or steps"),
+        ({"epochs": 1, "steps": 2}, "give either epochs or steps"),
+        ({"steps": 0}, "steps must be a whole number"),
+        ({"noise_multiplier": None}, "either epsilon"),
+        ({"epsilon": 1.0, "noise_multiplier": 1.0}, "either epsilon"),
+        ({"epsilon": -1.0}, "ε"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier must be positive"),
+        ({"clip_norm": 0.0}, "clip_norm must be positive"),
+        ({"clip_norm": float("nan")}, "clip_norm must be positive"),
+        ({"delta": 1.0}, "δ"),
+        ({"delta": 0.0}, "δ"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"batch_size": 61}, "larger than the 60"),
+        ({"batch_size": None}, "needs batch_size"),
+        ({"sampling": "weighted", "batch_size": 3}, "sampling is 'poisson'"),
+        ({"clipping": "hard"}, "clipping is 'flat'"),
+        ({"relation": "substitute"}, "neighbouring relation"),
+        ({"mechanism": "auto"}, "give epsilon, or name the mechanism"),
+        ({"loss_reduction": "max"}, "'mean' or 'sum'"),
+        ({"max_batch": 0}, "max_batch must be a whole number"),
+        ({"resume": True}, "needs checkpoint"),
+        ({"seed": -1}, "seed must be an integer"),
+        ({"user": [1, 2]}, "60 are needed"),
+        ({"sampling": "shuffled", "batch_size": 12, "n": 100}, "so they must be equal"),
+    ],
+)
+def test_values_that_no_run_can_have_are_refused(options, match):
+    model = network()
+    with pytest.raises(PlanError, match=match):
+        private(model, **options)
+    torch.optim.SGD(model.parameters(), lr=0.1).step()  # nothing was left behind
+    losses(model, *data()).mean().backward()
+
+
+def test_add_remove_is_refused_where_batches_go_by_row():
+    with pytest.raises(UnsupportedError, match="gives places by row"):
+        private(sampling="shuffled", batch_size=12, relation="add-remove")
+
+
+# ---- data ------------------------------------------------------------------------------------------------
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return N
+
+    def __getitem__(self, row):
+        x, y = data()
+        return {"x": x[row], "y": y[row]}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_map_style_data_sets_and_workers_read_the_same_rows(workers):
+    expected = [x for x, _ in loop(private())]
+    seen = []
+    run = private(dataset=Squares(), loading={"num_workers": workers})
+    for batch in run.batches():
+        seen.append(batch["x"])
+        run.step(losses(run.model, batch["x"], batch["y"]))
+    assert all(torch.equal(a, b) for a, b in zip(seen, expected, strict=True))
+
+
+def test_arrays_and_tensor_data_sets_are_taken():
+    x, y = data()
+    runs = [
+        train(private(dataset=d)) for d in ((x, y), TensorDataset(x, y), (x.numpy(), y.numpy()))
+    ]
+    assert torch.equal(weights(runs[0]), weights(runs[1]))
+    assert torch.equal(weights(runs[0]), weights(runs[2]))
+
+
+def test_data_that_cannot_be_sampled_is_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            yield 1
+
+    with pytest.raises(UnsupportedError, match="IterableDataset"):
+        private(dataset=Stream())
+    with pytest.raises(PlanError, match="different lengths"):
+        private(dataset=(torch.zeros(3, 5), torch.zeros(4)))
+    with pytest.raises(PlanError, match="empty"):
+        private(dataset=(torch.zeros(0, 5), torch.zeros(0)))
+    with pytest.raises(PlanError, match="not the loader"):
+        private(dataset=DataLoader(TensorDataset(*data())))
+
+
+# ---- users -----------------------------------------------------------------------------------------------
+
+
+def test_a_user_is_drawn_and_clipped_as_a_whole():
+    x, y = data()
+    users = np.array([f"u{i % 7}" for i in range(N)])
+    users[:20] = "heavy"
+    model = network()
+    run = private(
+        model, user=users, sampling="full-batch", steps=1, clip_norm=0.3, noise_multiplier=0.5
+    )
+    assert run.plan.n == 8 and run.plan.unit == run.certificate.unit == "user"
+    before = weights(run)
+    total = torch.zeros_like(before)
+    for name in np.unique(users):
+        rows = torch.from_numpy(np.flatnonzero(users == name))
+        gradients = torch.autograd.grad(
+            losses(model, x[rows], y[rows]).mean(), list(model.parameters())
+        )
+        gradient = torch.cat([g.flatten() for g in gradients])
+        total += gradient * min(1.0, 0.3 / float(gradient.norm()))
+    train(run)
+    same = private(user=users, sampling="full-batch", steps=1, clip_norm=0.3, noise_multiplier=0.5)
+    noise = same._total.noise.draw()[:-1] * 0.5 * 0.3
+    torch.testing.assert_close(
+        (before - weights(run)) / 0.1 * 8, total + noise, rtol=1e-4, atol=1e-4
+    )
+
+
+def test_users_are_in_a_batch_with_all_their_examples_or_none():
+    users = torch.arange(N) % 10
+    x = torch.arange(N, dtype=torch.float32)[:, None].expand(N, 5).contiguous()
+    run = private(dataset=(x, data()[1]), user=users, batch_size=4, steps=8, noise_multiplier=3.0)
+    assert run.plan.sampling == ap.Poisson(0.4)
+    sizes = set()
+    for a, b in run.batches():
+        rows = a[:, 0].long()
+        if len(rows) > 1:
+            assert all((users[rows] == user).sum() == 6 for user in users[rows].unique())
+        sizes.add(len(users[rows].unique()))
+        run.step(losses(run.model, a, b))
+    assert len(sizes) > 1
+
+
+@pytest.mark.parametrize("max_batch", [20, 25, 60])
+def test_users_in_parts_give_the_same_result(max_batch):
+    users = np.sort(np.random.default_rng(0).integers(0, 6, N))
+    options = {"user": users, "sampling": "full-batch", "steps": 3, "noise_multiplier": 0.5}
+    torch.testing.assert_close(
+        weights(train(private(max_batch=max_batch, **options))), weights(train(private(**options)))
+    )
+
+
+def test_a_user_who_does_not_fit_into_a_part_is_refused():
+    with pytest.raises(PlanError, match="one user has 60 examples"):
+        private(user=["a"] * N, max_batch=10, sampling="full-batch")
+
+
+# ---- clipping --------------------------------------------------------------------------------------------
+
+
+def test_adaptive_clipping_pays_for_its_votes_and_finds_the_quantile():
+    x, y = data(400)
+    rule = Adaptive(quantile=0.5, rate=0.5)
+    options = {"sampling": "full-batch", "steps": 60, "clip_norm": 100.0, "epsilon": 8.0}
+    run = private(dataset=(x, y), clipping=rule, **options)
+    assert run.certificate.epsilon <= 8.0 and len(run.plan.blocks) == 2
+    plain = private(dataset=(x, y), **options)
+    assert run.plan.blocks[0].noise_multiplier == pytest.approx(
+        plain.plan.noise_multiplier / 0.99**0.5
+    )
+    train(run)
+    run.close()
+    norms = torch.stack(
+        [norm_of_gradient(run.model, x[i : i + 1], y[i : i + 1]) for i in range(400)]
+    )
+    assert 0.35 < float((norms <= run.clip_norm).double().mean()) < 0.65
+
+
+def norm_of_gradient(model, x, y):
+    gradients = torch.autograd.grad(losses(model, x, y).sum(), list(model.parameters()))
+    return torch.cat([g.flatten() for g in gradients]).norm()
+
+
+def test_per_layer_bounds_must_fit_the_layers_and_the_clip_norm():
+    with pytest.raises(PlanError, match="exactly the trained layers"):
+        private(clipping=PerLayer({"0": 0.5}))
+    with pytest.raises(PlanError, match="together, more than"):
+        private(clipping=PerLayer({"0": 0.9, "2": 0.9}))
+    assert train(private(clipping=PerLayer({"0": 0.6, "2": 0.8}), steps=2)).steps_taken == 2
+
+
+# ---- ledger ----------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_is_charged_before_the_first_step_and_can_refuse(tmp_path):
+    ledger = ap.Ledger.create(tmp_path / "l", epsilon=2.5, delta=1e-5, relation="add-remove")
+    options = {"sampling": "full-batch", "steps": 5, "epsilon": 2.0, "ledger": ledger}
+    run = private(**options)
+    assert ledger.entries()[0].plan == run.plan and ledger.spent() == pytest.approx(2.0, rel=1e-3)
+    with pytest.raises(LedgerError):
+        private(**options)
+
+
+def test_a_warning_is_not_needed_for_a_plain_run():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(private(nn.Linear(5, 2)))
