@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from oracles.runs import Job
 
 from antiphon.errors import StateError
 from antiphon.mechanisms import (
@@ -56,7 +57,7 @@ def test_rows_are_those_of_the_decoder_times_white_noise(name):
     z = torch.stack([Generator.seeded(3).normal([like], t)[0] for t in range(T)])
     expected = torch.as_tensor(MECHANISMS[name].decoder(T)) @ z
     source = noise(name)
-    actual = torch.stack([source.draw(t).clone() for t in range(T)])
+    actual = torch.stack([source.draw().clone() for _ in range(T)])
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -66,37 +67,41 @@ def test_noise_goes_on_from_any_step_to_the_last_bit(name, dtype):
     source, rows, states = noise(name, dtype), [], []
     for t in range(T):
         states.append({key: kept.clone() for key, kept in source.state().items()})
-        rows.append(source.draw(t).clone())
+        rows.append(source.draw().clone())
     for t, state in enumerate(states):
         other = noise(name, dtype)
         other.restore(t, state)
         assert other.step == t
         for s in range(t, T):
-            assert torch.equal(other.draw(s), rows[s])
+            assert torch.equal(other.draw(), rows[s])
 
 
 def test_a_restored_state_is_a_copy():
     source = noise("blt")
-    source.draw(0)
+    source.draw()
     state = source.state()
     before = {key: kept.clone() for key, kept in state.items()}
     other = noise("blt")
     other.restore(1, state)
-    other.draw(1)
+    other.draw()
     assert all(torch.equal(state[key], before[key]) for key in before)
 
 
-def test_each_row_is_drawn_once_and_in_order():
+def test_there_are_as_many_rows_as_steps():
     source = noise("λ = 0.7")
-    source.draw(0)
-    for step in (0, 2):
-        with pytest.raises(StateError, match="step 1 comes next"):
-            source.draw(step)
-    source.draw(1)
-    for step in range(2, T):
-        source.draw(step)
+    for step in range(T):
+        assert source.step == step
+        source.draw()
     with pytest.raises(StateError, match="steps of this state are taken"):
-        source.draw(T)
+        source.draw()
+
+
+def test_noise_is_released_for_the_step_whose_turn_it_is():
+    total = Job().run._total
+    total.noise.draw()
+    with pytest.raises(StateError, match="the noise of step 1 comes next, not that of step 0"):
+        total.release(0)
+    total.release(1)
 
 
 @pytest.mark.parametrize(

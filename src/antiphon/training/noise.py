@@ -34,14 +34,9 @@ class Noise:
         """The step whose noise comes next."""
         return self._state.step
 
-    def draw(self, step: int) -> Tensor:
-        """Row ``step`` of C⁻¹z, at unit scale: each row once, one after another."""
-        if step != self._state.step:
-            raise StateError(
-                f"the noise of step {self._state.step} comes next, not that of step {step}: the run was "
-                "interrupted within a step. Resume it from its checkpoint."
-            )
-        z = self._generator.normal([self._like], step)
+    def draw(self) -> Tensor:
+        """The next row of C⁻¹z, at unit scale."""
+        z = self._generator.normal([self._like], self._state.step)
         (row,), self._state = self._mechanism.correlate(z, self._state, donate=True)
         return row
 

@@ -7,7 +7,7 @@ from typing import final
 import torch
 from torch import nn
 
-from antiphon.errors import PlanError
+from antiphon.errors import PlanError, StateError
 from antiphon.plan import Block, Plan
 from antiphon.training.buffer import Buffer
 from antiphon.training.clipping import AbstractClipping, Adaptive, PerLayer
@@ -73,7 +73,12 @@ class PrivateSum:
         """Add the noise of ``step`` and make the result the parameters' gradients: it may be seen then."""
         flat = self.buffer.flat
         if self.noise is not None:
-            row = self.noise.draw(step)
+            if self.noise.step != step:
+                raise StateError(
+                    f"the noise of step {self.noise.step} comes next, not that of step {step}: the run was "
+                    "interrupted within a step. Resume it from its checkpoint."
+                )
+            row = self.noise.draw()
             for part, scale in self._scales():
                 flat[part].add_(row[part], alpha=scale)
         self._team.add_up(flat)
