@@ -65,7 +65,7 @@ def test_rows_are_those_of_the_decoder_times_white_noise(name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_noise_goes_on_from_any_step_to_the_last_bit(name, dtype):
     source, rows, states = noise(name, dtype), [], []
-    for t in range(T):
+    for _ in range(T):
         states.append({key: kept.clone() for key, kept in source.state().items()})
         rows.append(source.draw().clone())
     for t, state in enumerate(states):
