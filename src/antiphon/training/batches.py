@@ -1,7 +1,9 @@
 """From a drawn batch to tensors: parts that fit into memory, users' rows, blanks for empty batches."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, final
 
 import numpy as np
@@ -56,6 +58,13 @@ class Rows:
         self._rows = torch.from_numpy(np.argsort(of_row, kind="stable"))
         self._sizes = torch.from_numpy(sizes)
         self._starts = torch.cumsum(self._sizes, 0) - self._sizes
+
+    def digest(self) -> str:
+        """A hash of who has which rows: equal in all processes of a run."""
+        if not self.users:
+            return ""
+        parts = (self._rows.numpy(), self._sizes.numpy())
+        return blake2b(b"".join(part.tobytes() for part in parts), digest_size=16).hexdigest()
 
     def of(self, units: Tensor) -> tuple[Tensor, Units | None]:
         """Rows of these units, unit by unit."""
@@ -154,8 +163,15 @@ class Batches:
         """The data of all parts that have any."""
         # A loader with workers reads ahead, so it draws the batches once more for itself.
         parts = (part for step in range(first, last) for part in self.parts(step))
-        lists = (part.rows.tolist() for part in parts if len(part.rows))
-        return iter(DataLoader(self.dataset, batch_sampler=_Lists(lists), **self._loading))
+        # A loader seeds its workers by a number from torch's own generator, which a resumed run must find
+        # as the run that was interrupted left it.
+        options = {"generator": torch.Generator(), **self._loading}
+        if not options.get("num_workers"):
+            lists = (part.rows.tolist() for part in parts if len(part.rows))
+            return iter(DataLoader(self.dataset, batch_sampler=_Lists(lists), **options))
+        lists = ([part.step, *part.rows.tolist()] for part in parts if len(part.rows))
+        dataset = _Reseeded(self.dataset, torch.initial_seed())
+        return iter(DataLoader(dataset, batch_sampler=_Lists(lists), **options))
 
 
 @final
@@ -167,6 +183,41 @@ class _Lists:
 
     def __iter__(self) -> Iterator[list[int]]:
         return self._lists
+
+
+@final
+class _Reseeded(Dataset[Any]):
+    """A data set whose random changes of a row, made in a worker, depend on its batch and a seed alone.
+
+    A worker's generators cannot be kept in a checkpoint: a resumed run would augment its data otherwise
+    than the run that was interrupted, and be refused because its gradients differ.
+    """
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self.dataset, self._seed = dataset, seed
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a ``worker_init_fn`` looks for."""
+        if name in ("dataset", "_seed"):  # not there yet, while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+    def __getitems__(self, step_and_rows: list[int]) -> list[Any]:
+        """Rows of one part of a batch, after the number of its step."""
+        text = f"{self._seed} {step_and_rows}".encode()
+        seed = int.from_bytes(
+            blake2b(text, digest_size=8, person=b"antiphon rows").digest(), "little"
+        )
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002 (the global one is meant)
+        _, *rows = step_and_rows
+        if hasattr(self.dataset, "__getitems__"):
+            return self.dataset.__getitems__(rows)
+        return [self.dataset[row] for row in rows]
 
 
 def as_dataset(data: Any) -> Dataset[Any]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import final
 
 import torch
@@ -79,10 +80,11 @@ class Buffer:
             parameter.grad = view.to(parameter.dtype)
 
     def digest(self) -> int:
-        """64 bits that change with any bit of the sum."""
-        words = self.flat.view(torch.int32 if self.flat.element_size() == 4 else torch.int64)
-        turned = words.to(torch.int64) * _odd(len(words), words.device)
-        return int(turned.sum()) & (2**64 - 1)
+        """64 bits of a hash of every bit of the sum."""
+        data = memoryview(self.flat.cpu().numpy())  # type: ignore[arg-type]
+        return int.from_bytes(
+            blake2b(data, digest_size=8, person=b"antiphon sum").digest(), "little"
+        )
 
     def _squared(self, factors: Mapping[nn.Parameter, AbstractFactor]) -> dict[str, Tensor]:
         """Squared norms by layer and unit."""
@@ -91,11 +93,6 @@ class Buffer:
             layer, square = self.layer_of[parameter], factor.squared_norms()
             squared[layer] = squared[layer] + square if layer in squared else square
         return squared
-
-
-def _odd(count: int, device: torch.device) -> Tensor:
-    """Odd multipliers, so that exchanged numbers and single changed bits show."""
-    return torch.arange(1, 2 * count, 2, device=device) * 0x9E3779B1 | 1
 
 
 def _dtype(named: Mapping[str, nn.Parameter]) -> torch.dtype:

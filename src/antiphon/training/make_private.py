@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from antiphon.training.private_sum import PrivateSum
 from antiphon.training.recipe import Recipe, make_recipe
 from antiphon.training.refusals import check_model, check_optimizer, trained
 from antiphon.training.run import Callback, Run
-from antiphon.training.saving import Saved, Saving, restore
+from antiphon.training.saving import Public, Saved, Saving, States
 from antiphon.training.team import Team
 
 __all__ = ["make_private"]
@@ -129,135 +130,168 @@ def make_private(
             "give the loader's data set, not the loader: batches are drawn by the run itself. "
             "PrivacyEngine.make_private takes loaders."
         )
-    check_model(model)
-    check_optimizer(optimizer)
-    named = trained(model, optimizer)
-    data, team = as_dataset(dataset), Team.of_this_process()
-    rows, rule = Rows(len(data), user), clipping_of(clipping)  # type: ignore[arg-type]
-    if plan is not None:
-        recipe = Recipe(plan, None, _needed(delta), plan.noise_multiplier, rule)
-    else:
-        recipe = make_recipe(
-            n=rows.count if n is None else n,
-            unit="example" if user is None else "user",
-            epsilon=epsilon,
-            delta=delta,
-            noise_multiplier=noise_multiplier,
-            epochs=epochs,
-            steps=steps,
-            batch_size=batch_size,
-            clip_norm=clip_norm,
-            mechanism=mechanism,
-            sampling=sampling,
-            relation=relation,
-            extra=extra,
-            clipping=rule,
-            tight=tight,
-        )
-    start = _Start(recipe, seed, checkpoint, resume, ledger, team)
-    plan, certificate = start.plan, start.certificate
-    _check_size(plan, rows)
-    buffer = Buffer(named)
-    batches = Batches(
-        data,
-        Draws(plan.sampling, rows.count, start.batches),
-        rows,
-        max_batch=max_batch,
-        share=(team.rank, team.world),
-        loading=dict(loading or {}),
+    team = Team.of_this_process()
+    with team.together():
+        check_model(model)
+        check_optimizer(optimizer)
+        buffer = Buffer(trained(model, optimizer))
+        data = as_dataset(dataset)
+        rows, rule = Rows(len(data), user), clipping_of(clipping)  # type: ignore[arg-type]
+        if plan is not None:
+            recipe = Recipe(plan, None, _needed(delta), plan.noise_multiplier, rule)
+        else:
+            recipe = make_recipe(
+                n=rows.count if n is None else n,
+                unit="example" if user is None else "user",
+                epsilon=epsilon,
+                delta=delta,
+                noise_multiplier=noise_multiplier,
+                epochs=epochs,
+                steps=steps,
+                batch_size=batch_size,
+                clip_norm=clip_norm,
+                mechanism=mechanism,
+                sampling=sampling,
+                relation=relation,
+                extra=extra,
+                clipping=rule,
+                tight=tight,
+            )
+        _check_size(recipe.plan, rows)
+    team.check_same(
+        {
+            "the trained parameters": [
+                (n, tuple(p.shape)) for n, p in zip(buffer.names, buffer.parameters, strict=True)
+            ],
+            "the number of examples": rows.length,
+            "the users' examples": rows.digest(),
+            "clipping": repr(rule),
+            "whether there is a checkpoint": checkpoint is not None,
+            "checkpoint_every": checkpoint_every,
+        }
     )
-    noise = None
-    if start.generator is not None:
-        source = start.generator.spawn("noise")
-        noise = Noise(plan.known_mechanism(), source, buffer.flat, plan.steps)
-    saving = None
-    if checkpoint is not None:
-        saving = Saving(start.folder, checkpoint_every, start.generator)
-        saving.follow(others or {})
-    run = Run(
-        model,
-        optimizer,
-        batches,
-        PrivateSum(plan, rule, noise, team, buffer),
-        plan,
-        certificate,
-        team=team,
-        bounds=None if bounds is None else Bounds(*bounds, outside),
-        loss_reduction=loss_reduction,
-        callback=callback,
-        saving=saving,
-        after_backward=after_backward,
-    )
-    if start.saved is not None:
-        restore(run, start.saved, others or {})
-        _, meta = start.saved
-        run.go_on(meta["step"], meta["clip_norm"], start.noise)
-    team.same_start(model)
-    if saving is not None and start.saved is None:
-        run.save()
+    asked = recipe.asked() | {"parameters": list(buffer.names)}
+    start = _Start(recipe, asked, seed, checkpoint, resume, ledger)
+    run = None
+    try:
+        plan, certificate, source, public = team.first(start.begin)
+        with team.together():
+            saving = None
+            if checkpoint is not None:
+                states = States(model, optimizer, others or {})
+                states.packed({})  # what cannot be kept is refused before it is paid for
+                saving = Saving(start.folder, checkpoint_every, start.generator, states, asked)
+            noise = None
+            if start.generator is not None:
+                white = start.generator.spawn("noise")
+                noise = Noise(plan.known_mechanism(), white, buffer.flat, plan.steps)
+            batches = Batches(
+                data,
+                Draws(plan.sampling, rows.count, source),
+                rows,
+                max_batch=max_batch,
+                share=(team.rank, team.world),
+                loading=dict(loading or {}),
+            )
+            run = Run(
+                model,
+                optimizer,
+                batches,
+                PrivateSum(plan, rule, noise, team, buffer),
+                plan,
+                certificate,
+                team=team,
+                bounds=None if bounds is None else Bounds(*bounds, outside),
+                loss_reduction=loss_reduction,
+                callback=callback,
+                saving=saving,
+                after_backward=after_backward,
+            )
+            if saving is not None and public is not None:
+                saving.resume(run, public, start.noise)
+        team.same_start(model)
+        team.first(partial(start.pay_and_save, run))
+    except BaseException:
+        start.abandon(run, saving if run is not None else None)
+        raise
+    if saving is not None:
+        saving.started(public, run.device)
     return run
 
 
 class _Start:
-    """Plan, certificate and keys of a run, new or resumed, the same in all of its processes.
+    """Plan, certificate and keys of a run, new or resumed, in its first process.
 
-    Only the first process has the root generator, the folder and the mechanism's state.
+    The others have neither the root generator nor the folder nor the mechanism's state.
     """
 
     def __init__(
         self,
         recipe: Recipe,
+        asked: dict[str, Any],
         seed: int | None,
         checkpoint: Path | str | None,
         resume: bool,
         ledger: Ledger | None,
-        team: Team,
     ) -> None:
+        self._recipe, self._asked, self._seed = recipe, asked, seed
+        self._checkpoint, self._resume, self._ledger = checkpoint, resume, ledger
         self.generator: Generator | None = None
         self.folder: Folder | None = None
         self.noise: dict[str, torch.Tensor] = {}
-        shared = None
-        if team.is_first:
-            shared = self._begin(recipe, seed, checkpoint, resume, ledger)
-        self.plan, self.certificate, self.batches, self.saved = team.agree(shared)
 
-    def _begin(
-        self,
-        recipe: Recipe,
-        seed: int | None,
-        checkpoint: Path | str | None,
-        resume: bool,
-        ledger: Ledger | None,
-    ) -> tuple[Plan, Certificate, Generator, Any]:
-        if resume:
-            if checkpoint is None:
-                raise PlanError("resume=True needs checkpoint=, the folder of the run.")
-            self.folder = Folder.open(checkpoint)
-            saved = Saved(*self.folder.read())
-            recipe.check_same(saved.plan)
-            _check_journal(self.folder, saved.step)
-            self.generator, self.noise = saved.generator, saved.noise()
-            certificate, public = saved.certificate, saved.public()
-        else:
-            plan, certificate = recipe.certified()
-            self.generator = Generator.secure() if seed is None else Generator.seeded(seed)
-            certificate = _with_assumptions(certificate, seed is not None)
-            if ledger is not None:
-                failure = 0.0 if certificate.confidence is None else 1 - certificate.confidence
-                ledger.spend(plan, "training", failure=failure)
-            self.folder = None if checkpoint is None else Folder.create(checkpoint)
-            public = None
-        return certificate.plan, certificate, self.generator.spawn("sampling"), public
+    def begin(self) -> tuple[Plan, Certificate, Generator, Public | None]:
+        """What all processes need; the folder is held from now on."""
+        if self._resume:
+            return self._go_on()
+        if self._checkpoint is not None:
+            self.folder = Folder.create(self._checkpoint)
+        _, certificate = self._recipe.certified()
+        seed = self._seed
+        self.generator = Generator.secure() if seed is None else Generator.seeded(seed)
+        certificate = _with_assumptions(certificate, seed is not None)
+        return certificate.plan, certificate, self.generator.spawn("sampling"), None
 
+    def _go_on(self) -> tuple[Plan, Certificate, Generator, Public]:
+        if self._checkpoint is None:
+            raise PlanError("resume=True needs checkpoint=, the folder of the run.")
+        self.folder = Folder.open(self._checkpoint)
+        saved = Saved(self.folder)
+        self._recipe.check_same(saved.plan, saved.asked)
+        if saved.asked["parameters"] != self._asked["parameters"]:
+            raise StateError(
+                f"the checkpoint is of a run that trains {saved.asked['parameters']}, but the optimizer "
+                f"trains {self._asked['parameters']}. Give the same model and optimizer again."
+            )
+        if self._seed is not None and Generator.seeded(self._seed).key != saved.generator.key:
+            raise PlanError(
+                "the checkpoint is of a run with another seed, or with none. Leave seed out: the "
+                "checkpoint has the key."
+            )
+        self.generator, self.noise = saved.generator, saved.noise()
+        source = self.generator.spawn("sampling")
+        return saved.plan, saved.certificate, source, saved.public()
 
-def _check_journal(folder: Folder, step: int) -> None:
-    """The journal must know every step that the checkpoint has."""
-    missing = next((t for t in range(step) if folder.recorded(t) is None), None)
-    if missing is not None:
-        raise StateError(
-            f"the journal does not know step {missing}, which the checkpoint has: it is of another run, or "
-            "was cut. Restore the folder as a whole."
-        )
+    def pay_and_save(self, run: Run) -> None:
+        """The last thing before a new run is handed out: enter it in the ledger, then make it resumable."""
+        # In this order: a run that was not paid for must not be there to be resumed.
+        if self._resume:
+            return
+        certificate = run.certificate
+        if self._ledger is not None:
+            failure = 0.0 if certificate.confidence is None else 1 - certificate.confidence
+            self._ledger.spend(certificate.plan, "training", failure=failure)
+        if self.folder is not None:
+            run.save()
+
+    def abandon(self, run: Run | None, saving: Saving | None) -> None:
+        """Leave model, optimizer and folder as they were, so that another try finds them so."""
+        if saving is not None:
+            saving.undo()
+        if run is not None:
+            run.detach()
+        if self.folder is not None:
+            self.folder.close()
 
 
 def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:

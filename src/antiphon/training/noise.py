@@ -41,14 +41,22 @@ class Noise:
         return row
 
     def state(self) -> dict[str, Tensor]:
-        """What the mechanism keeps, by name."""
+        """What the mechanism keeps, by name; the next `draw` overwrites it."""
         kept = self._state.buffers[0]
         return {str(place): buffer for place, buffer in enumerate(kept)}
 
     def restore(self, step: int, kept: Mapping[str, Tensor]) -> None:
-        """Go on before ``step`` with what `state` returned there."""
-        buffers = tuple(kept[str(place)].to(self._like.device) for place in range(len(kept)))
-        before = self._state
-        if step < 0 or step > before.T or any(b.shape != self._like.shape for b in buffers):
-            raise StateError("the noise state does not fit this model and plan.")
+        """Go on before ``step`` with what `state` returned there, of which a copy is taken."""
+        before, like = self._state, self._like
+        names = [str(place) for place in range(len(kept))]
+        if (
+            not 0 <= step <= before.T
+            or set(names) != set(kept)
+            or any((b.shape, b.dtype) != (like.shape, like.dtype) for b in kept.values())
+        ):
+            raise StateError(
+                f"the noise state does not fit a gradient of {like.numel() - 1} numbers in {like.dtype} "
+                f"and a plan of {before.T} steps: it is of another model or plan."
+            )
+        buffers = tuple(kept[name].to(like.device, copy=True) for name in names)
         self._state = NoiseState(before.mechanism, before.T, step, before.shapes, (buffers,))

@@ -1,12 +1,13 @@
 """The middle of every step: clipped gradients are added up, noise is added once, gradients come out."""
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import final
 
 import torch
 from torch import nn
 
-from antiphon.errors import PlanError
+from antiphon.errors import PlanError, StateError
 from antiphon.plan import Block, Plan
 from antiphon.training.buffer import Buffer
 from antiphon.training.clipping import AbstractClipping, Adaptive, PerLayer
@@ -56,16 +57,27 @@ class PrivateSum:
             self.buffer.add(factors, self._clipping, self.clip_norm, units)
 
     def digest(self) -> int:
-        """64 bits that belong to the sum over all processes, before noise."""
-        mark = torch.tensor([self.buffer.digest()], dtype=torch.int64)
-        self._team.add_up(mark)
-        return int(mark) & (2**63 - 1)
+        """64 bits that belong to the sum over all processes, before noise, and to the noise's scale."""
+        # The scale is part of it: g + sz and g + s'z together show z, and with it g.
+        scales = repr(self._scales()).encode()
+        own = self.buffer.digest().to_bytes(8, "little")
+        mark = blake2b(scales + own, digest_size=8, person=b"antiphon step").digest()
+        total = torch.tensor(
+            int.from_bytes(mark, "little", signed=True), device=self.buffer.flat.device
+        )
+        self._team.add_up(total)  # modulo 2^64
+        return int(total) % 2**64
 
     @torch.no_grad()
-    def release(self) -> None:
-        """Add the noise and make the result the parameters' gradients; then the sum may be seen, too."""
+    def release(self, step: int) -> None:
+        """Add the noise of ``step`` and make the result the parameters' gradients: it may be seen then."""
         flat = self.buffer.flat
         if self.noise is not None:
+            if self.noise.step != step:
+                raise StateError(
+                    f"the noise of step {self.noise.step} comes next, not that of step {step}: the run was "
+                    "interrupted within a step. Resume it from its checkpoint."
+                )
             with exactly():
                 row = self.noise.draw()
             for part, scale in self._scales():

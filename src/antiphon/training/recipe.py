@@ -1,7 +1,7 @@
 """From what a user asks for to a plan with its noise and its certificate."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -68,20 +68,25 @@ class Recipe:
             plan = _with_votes(plan, self.clipping)
         return plan, certify(plan, self.delta, epsilon=self.epsilon, tight=self.tight)
 
-    def check_same(self, saved: Plan) -> None:
+    def asked(self) -> dict[str, Any]:
+        """What fixes the noise beside the plan, as JSON types."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "noise_multiplier": self.noise_multiplier,
+            "clipping": repr(self.clipping),
+            "blocks": repr(self.plan.blocks),
+        }
+
+    def check_same(self, saved: Plan, saved_asked: Mapping[str, Any]) -> None:
         """Raise if a saved run was made for another recipe."""
-        for name in (
-            "n",
-            "sampling",
-            "steps",
-            "clip_norm",
-            "relation",
-            "unit",
-            "extra",
-            "mechanism",
-        ):
-            asked, kept = getattr(self.plan, name), getattr(saved, name)
-            if asked != kept and not (name == "mechanism" and asked == "auto"):
+        names = ("n", "sampling", "steps", "clip_norm", "relation", "unit", "extra", "mechanism")
+        pairs = {name: (getattr(self.plan, name), getattr(saved, name)) for name in names}
+        if self.plan.mechanism == "auto":
+            del pairs["mechanism"]
+        pairs |= {name: (asked, saved_asked.get(name)) for name, asked in self.asked().items()}
+        for name, (asked, kept) in pairs.items():
+            if asked != kept:
                 raise PlanError(
                     f"the checkpoint is of a run with {name} = {kept}, but {name} = {asked} was asked for. "
                     "A run goes on as it was planned; another plan is a new run, in another folder."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, final
 
@@ -24,6 +25,15 @@ from antiphon.training.team import Team
 __all__ = ["Callback", "Run"]
 
 Callback = Callable[[int, Mapping[str, float]], Mapping[str, float] | None]
+
+
+class _Phase(Enum):
+    """Where a run is: an exception may leave it within a step."""
+
+    READY = "between the parts of a batch"
+    ADDING = "a part of the batch may be in the sum, or not"
+    RELEASING = "noise was drawn, and the update may have been made, or not"
+    CLOSED = "all hooks are off"
 
 
 @final
@@ -77,6 +87,7 @@ class Run:
         self._part: Part | None = None
         self._plain: dict[nn.Parameter, Tensor] = {}
         self._is_probed = self._is_releasing = False
+        self._phase, self._loops = _Phase.READY, 0
         self._handles: list[Any] = [
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
@@ -84,6 +95,11 @@ class Run:
         for parameter in self._parameters:
             hook = parameter.register_post_accumulate_grad_hook(self._after_gradient)  # type: ignore[no-untyped-call]
             self._handles.append(hook)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self._total.buffer.flat.device
 
     @property
     def clip_norm(self) -> float:
@@ -104,21 +120,25 @@ class Run:
 
         A batch to which nobody was drawn comes out as one row of zeros, whose gradient does not count; the
         step takes place all the same. With ``max_batch``, a batch comes out in parts, and the last of them
-        takes the step.
+        takes the step. A checkpoint that is due is written when the next batch is asked for, so that it
+        has what the loop does after a step, such as a scheduler's.
         """
+        self._check_can_go_on()
         left = self.plan.steps - self.steps_taken
         last = self.steps_taken + (left if steps is None else min(steps, left))
+        self._loops += 1
+        loop = self._loops
         self._part = None  # an abandoned loop may have left one; its batch is drawn again
+        self._phase = _Phase.READY
         self._total.buffer.flat.zero_()
+        parts = self._batches.load(self.steps_taken, last)
         with Display(self, last, is_shown=show and self._team.is_first) as display:
-            for part, data in self._batches.load(self.steps_taken, last):
-                if self._part is not None:
-                    raise RunError(
-                        "a batch was drawn but no step was taken on it: the plan counts on every batch "
-                        "that is drawn. To stop early, leave the loop."
-                    )
-                yield self._hand_out(part, data)
+            while self.steps_taken < last:
+                self._before_batch(loop)
+                yield self._hand_out(*next(parts))
                 display.update()
+        if self._saving is not None and self.steps_taken == self.plan.steps:
+            self._saving.write_due(self)
 
     def step(self, loss: Tensor) -> None:
         """Clip and add up the gradients of the batch's examples; with its last part, take a noisy step.
@@ -170,7 +190,8 @@ class Run:
         """Write a checkpoint now; ``others`` are objects with ``state_dict``, such as a scheduler."""
         if self._saving is None:
             raise RunError('this run has no folder: make_private(..., checkpoint="folder").')
-        if self._part is not None:
+        self._check_can_go_on()
+        if self._part is not None or self._phase is not _Phase.READY:
             raise RunError("a checkpoint is written between steps: call save after step.")
         self._saving.write(self, others)
 
@@ -193,6 +214,15 @@ class Run:
 
     def close(self) -> None:
         """Take all hooks off the model and the optimizer, and let go of the folder."""
+        try:
+            if self._saving is not None and self._phase is _Phase.READY:
+                self._saving.write_due(self)
+        finally:
+            self.detach()
+
+    def detach(self) -> None:
+        """As `close`, without a checkpoint that may be due."""
+        self._phase = _Phase.CLOSED
         self._tape.detach()
         while self._handles:
             self._handles.pop().remove()
@@ -203,9 +233,12 @@ class Run:
         """The run itself."""
         return self
 
-    def __exit__(self, *details: object) -> None:
-        """Close it."""
-        self.close()
+    def __exit__(self, kind: object, *details: object) -> None:
+        """Close it; after an exception without a checkpoint, which would have half of a loop's round."""
+        if kind is None:
+            self.close()
+        else:
+            self.detach()
 
     def _hand_out(self, part: Part, data: Any) -> Any:
         if self._bounds is not None:
@@ -215,8 +248,41 @@ class Run:
         self._tape.start()
         return data
 
-    def _pending(self) -> Part:
+    def _check_can_go_on(self) -> None:
+        """Raise if no further step can be part of the plan."""
+        if self._phase is _Phase.CLOSED:
+            raise RunError("this run is closed: no guarantee covers further steps of it.")
+        if self._phase is _Phase.RELEASING:
+            raise RunError(
+                "an earlier step was interrupted after its noise was drawn, so it is not known whether its "
+                "update was made. Close this run and go on from its checkpoint with resume=True; without "
+                "one, start a new run, which costs a new ε."
+            )
+
+    def _before_batch(self, loop: int) -> None:
+        """Before data is read: is its turn come, and is a checkpoint due?"""
+        self._check_can_go_on()
+        if loop != self._loops:
+            raise RunError(
+                "another loop over batches() has begun since this one, and goes on with the steps. Use one "
+                "loop at a time."
+            )
+        if self._phase is _Phase.ADDING:
+            raise RunError(
+                "a part of this batch failed, and it is not known how much of it was added. Leave the loop "
+                "and begin another one: it draws the batch again."
+            )
         if self._part is not None:
+            raise RunError(
+                "a batch was drawn but no step was taken on it: the plan counts on every batch "
+                "that is drawn. To stop early, leave the loop."
+            )
+        if self._saving is not None:
+            self._saving.write_due(self)
+
+    def _pending(self) -> Part:
+        self._check_can_go_on()
+        if self._part is not None and self._phase is _Phase.READY:
             return self._part
         if self.steps_taken >= self.plan.steps:
             raise RunError(
@@ -247,22 +313,34 @@ class Run:
         plain: Mapping[nn.Parameter, Tensor | None],
         loss: Tensor | None,
     ) -> bool:
-        with self._tape.paused():
+        # The probe draws random numbers; a resumed run probes again and must draw the same ones afterwards.
+        devices = [self.device] if self.device.type == "cuda" else []
+        with self._tape.paused(), torch.random.fork_rng(devices=devices):
             return probe(self.model, self._tape, records, rows, plain, self._total.buffer, loss)
 
     def _collect(self, records: list[Record], part: Part) -> None:
         """Add the clipped gradients of one part to the sum."""
         self._guard.check(records)
-        self._total.add(self._tape.factors(records, len(part.rows)), part.units)
+        factors = self._tape.factors(records, len(part.rows))
+        self._phase = _Phase.ADDING
+        self._total.add(factors, part.units)
+        self._phase = _Phase.READY
 
     def _finish(self, part: Part) -> None:
         """The part is done; with the last one, noise makes the sum a gradient."""
         self._tape.stop()
         self._part = None
         if part.is_last:
-            if self._saving is not None:
-                self._saving.record(self.steps_taken, self._total.digest())
-            self._total.release()
+            self._record()
+            self._phase = _Phase.RELEASING
+            self._total.release(self.steps_taken)
+
+    def _record(self) -> None:
+        """Write down, before any noise, which gradient it goes to."""
+        saving, step = self._saving, self.steps_taken
+        if saving is not None:
+            digest = self._total.digest()
+            self._team.first(lambda: saving.record(step, digest))
 
     def _before_update(self, *details: object) -> None:
         if self._is_releasing:
@@ -300,6 +378,7 @@ class Run:
         self._forget_gradients()
         self._total.buffer.flat.zero_()
         self.steps_taken += 1
+        self._phase = _Phase.READY
         if self._saving is not None:
             self._saving.after_step(self)
         if self._callback is not None and self._team.is_first:

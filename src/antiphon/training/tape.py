@@ -112,7 +112,11 @@ class Tape:
         self._call: Call | None = None
         self._handles: list[Any] = []
         self._patched: list[nn.Module] = []
-        self._attach(model)
+        try:
+            self._attach(model)
+        except BaseException:
+            self.detach()
+            raise
 
     def start(self) -> None:
         """Forget all notes and begin to take new ones."""

@@ -1,9 +1,12 @@
 """The processes of a run: alone, or those of a ``torch.distributed`` group.
 
 A batch is drawn once, by a key that all share, and divided among them. Their clipped sums are added; the
-noise is in the sum of the first process only, so it is added once, and nobody else holds its key.
+noise is in the sum of the first process only, so it is added once, and nobody else holds its key. What one
+process refuses, all refuse: nobody is left waiting for another.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
@@ -11,11 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
-from antiphon.errors import RunError
+from antiphon import errors
+from antiphon.errors import AntiphonError, PlanError, RunError
 
 __all__ = ["Team"]
 
 Value = TypeVar("Value")
+_Failure = tuple[str, str]  # class and text of an exception
 
 
 @final
@@ -43,21 +48,62 @@ class Team:
         """Whether this process draws the noise."""
         return self.rank == 0
 
-    def agree(self, value: Value | None) -> Value:
-        """The first process's value, for all."""
+    def first(self, work: Callable[[], Value]) -> Value:
+        """Call ``work`` in the first process; what it returns or raises there, all return or raise."""
         if self.world == 1:
-            return value  # type: ignore[return-value]
-        box: list[Any] = [value]
-        with _told("sharing the plan"):
+            return work()
+        box: list[Any] = [None, None]
+        error: Exception | None = None
+        if self.is_first:
+            try:
+                box[0] = work()
+            except Exception as raised:
+                error, box[1] = raised, _described(raised)
+        with _told("waiting for the first one"):
             dist.broadcast_object_list(box)
+        if error is not None:
+            raise error
+        if box[1] is not None:
+            raise _retold(0, box[1])
         return box[0]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """If what stands within fails in one process, all fail. Nothing within may wait for others."""
+        try:
+            yield
+        except Exception as error:  # an interrupt ends its process, which the others notice
+            if self.world > 1:
+                with suppress(RunError):
+                    self._gathered(_described(error))
+            raise
+        if self.world > 1:
+            for rank, failure in enumerate(self._gathered(None)):
+                if failure is not None:
+                    raise _retold(rank, failure)
+
+    def check_same(self, facts: Mapping[str, Any]) -> None:
+        """Raise in all processes if a fact of one differs from the first one's."""
+        if self.world == 1:
+            return
+        for rank, other in enumerate(seen := self._gathered(dict(facts))):
+            for name, value in other.items():
+                if value != seen[0][name]:
+                    raise PlanError(
+                        f"the processes of a run must be given the same: {name} is {seen[0][name]} in "
+                        f"process 0 and {value} in process {rank}."
+                    )
 
     def same_start(self, model: nn.Module) -> None:
         """Give every process the first one's parameters and buffers."""
-        if self.world > 1:
-            with _told("sharing the model"):
-                for tensor in (*model.parameters(), *model.buffers()):
-                    dist.broadcast(tensor.detach(), 0)
+        if self.world == 1:
+            return
+        with _told("sharing the model"), torch.no_grad():
+            for tensor in (*model.parameters(), *model.buffers()):
+                whole = tensor.detach().contiguous()
+                dist.broadcast(whole, 0)
+                if whole.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(whole)
 
     def add_up(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum over all processes."""
@@ -65,19 +111,33 @@ class Team:
             with _told("adding up gradients"):
                 dist.all_reduce(tensor)
 
+    def _gathered(self, value: Any) -> list[Any]:
+        values: list[Any] = [None] * self.world
+        with _told("comparing notes"):
+            dist.all_gather_object(values, value)
+        return values
 
-class _told:
-    """Turns what a lost process causes into an error that says so."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+def _described(error: Exception) -> _Failure:
+    return type(error).__name__, str(error)
 
-    def __enter__(self) -> None:
-        pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, RuntimeError | torch.distributed.DistBackendError):
-            raise RunError(
-                f"another process of this run was lost while {self._what}; no update was made in this "
-                "step. Start all processes again with resume=True to go on from the last checkpoint."
-            ) from error
+def _retold(rank: int, failure: _Failure) -> AntiphonError:
+    """An error of process ``rank`` for the others."""
+    name, text = failure
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, AntiphonError):
+        return kind(f"process {rank}: {text}")
+    return RunError(f"process {rank} of this run stopped: {name}: {text}")
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn what a lost process causes into an error that says so."""
+    try:
+        yield
+    except RuntimeError as error:  # also torch's DistBackendError
+        raise RunError(
+            f"another process of this run was lost while {what}; no update was made in this step. Start "
+            "all processes again, with resume=True if the run has a checkpoint."
+        ) from error
