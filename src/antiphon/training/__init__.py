@@ -3,8 +3,8 @@
 from antiphon.training.clipping import AbstractClipping, Adaptive, Automatic, Flat, PerLayer
 from antiphon.training.engine import PrivacyEngine, PrivateLoader
 from antiphon.training.folder import read_export
-from antiphon.training.make_private import make_private
 from antiphon.training.run import Run
+from antiphon.training.start import make_private
 
 __all__ = [
     "AbstractClipping",

@@ -14,9 +14,9 @@ from antiphon.errors import PlanError, RunError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.sampling import AbstractSampling
 from antiphon.training.clipping import AbstractClipping
-from antiphon.training.make_private import make_private
 from antiphon.training.refusals import check_loader
 from antiphon.training.run import Run
+from antiphon.training.start import make_private
 
 __all__ = ["PrivacyEngine", "PrivateLoader"]
 
