@@ -165,3 +165,12 @@ def test_the_digest_changes_with_every_bit_and_exchange():
     buffer.flat[:4] = torch.tensor([2.0, 1.0, 3.0, 4.0])
     seen.add(buffer.digest())
     assert len(seen) == 3 and all(0 <= mark < 2**64 for mark in seen)
+
+
+@pytest.mark.parametrize("bad", ["a.w", "c.w"])
+def test_one_layer_that_is_not_finite_takes_the_unit_from_all_layers(bad):
+    named = {name: nn.Parameter(torch.zeros(1)) for name in ("a.w", "c.w")}
+    buffer = Buffer(named)
+    rows = {name: torch.tensor([[0.1], [math.nan if name == bad else 0.2]]) for name in named}
+    buffer.add({named[name]: Dense(values) for name, values in rows.items()}, Flat(), 1.0)
+    assert buffer.flat.tolist() == pytest.approx([0.1, 0.1, 0.0])
