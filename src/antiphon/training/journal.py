@@ -67,8 +67,9 @@ class Journal:
         elif known != digest:
             raise StateError(
                 f"step {step} would add the same noise to a different gradient than before, and the two "
-                "results together would show the data without noise. Resume with the same data, code and "
-                "max_batch, and as many threads and processes; or start a new run, which costs a new ε."
+                "results together would show the data without noise. Resume with the same data, the "
+                "same code, the same number of threads and processes, and the same max_batch; or start a "
+                "new run, which costs a new ε."
             )
 
     def recorded(self, step: int) -> int | None:
