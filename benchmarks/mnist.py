@@ -19,7 +19,7 @@ from torch.nn import functional as F
 import antiphon as ap
 
 DELTA = 1e-5
-BATCH, EPOCHS, CLIP_NORM, RATE = 512, 12, 0.1, 10.0
+BATCH, EPOCHS, CLIP_NORM, RATE = 512, 10, 0.1, 20.0
 
 
 def network() -> nn.Module:
