@@ -19,7 +19,7 @@ from antiphon.training.units import Units
 
 __all__ = ["Convolution"]
 
-_CHUNK = 1 << 21  # bytes of patches at a time: they stay in the processor's cache
+_CHUNK = 1 << 20  # bytes of patches at a time: they stay in the processor's cache
 _KEEP = 1 << 24  # bytes of gradients of single examples that are kept for the clipped sum
 _CANCELS = 256.0  # terms that are so much larger than their sum need float64
 _HUGE = 1e30  # beside a larger image, a gradient times its weight may leave the range of float32
@@ -60,16 +60,14 @@ class Convolution(AbstractFactor):
         return squared
 
     def _in_parts(self, padded: Tensor, right: Tensor) -> Tensor:
-        pairs = zip(
-            torch.split(padded, self._part()), torch.split(right, self._part()), strict=True
-        )
+        count = max(1, 2 * _CHUNK // (self.layer.weight.numel() * right.element_size()))
+        pairs = zip(torch.split(padded, count), torch.split(right, count), strict=True)
         return torch.cat([squares(self._form(x, g).flatten(1)) for x, g in pairs])
 
     def add_to(self, out: Tensor, weights: Tensor) -> None:
         """From the formed gradients, or by the convolution's own backward pass on scaled gradients."""
         if self._formed is not None:
-            total = (weights.to(self._formed.dtype) @ self._formed).view(self._transposed())
-            out.add_(total.mT.reshape(out.shape))
+            out.add_(self._in_order(weights.to(self._formed.dtype) @ self._formed)[0])
             return
         padded, right, careful = self._padded(), self.right, self._careful
         if careful is not None and bool(careful.any()):
@@ -91,8 +89,7 @@ class Convolution(AbstractFactor):
 
     def dense(self) -> Tensor:
         """All gradients, in the weight's own order."""
-        formed = self._form(self._padded(), self.right)
-        return formed.mT.reshape(self.rows, *self.layer.weight.shape)
+        return self._in_order(self._form(self._padded(), self.right))
 
     def keep(self, alive: Tensor) -> "Convolution":
         """A selection."""
@@ -110,11 +107,20 @@ class Convolution(AbstractFactor):
             return pad(self.image, layer._reversed_padding_repeated_twice)
         return pad(self.image, [side for p in reversed(layer.padding) for side in (p, p)])
 
-    def _transposed(self) -> tuple[int, int, int]:
-        """Groups, inputs × kernel, outputs: the layout in which gradients are formed."""
-        layer = self.layer
-        inputs = layer.weight[0].numel()
-        return layer.groups, inputs, layer.out_channels // layer.groups
+    def _is_last(self) -> bool:
+        """Whether patches are copied with the channels last: in longer stretches than along the image."""
+        layer, width = self.layer, self.right.shape[-1]
+        stretch = layer.in_channels // layer.groups
+        if layer.dilation[-1] == 1:
+            stretch *= layer.kernel_size[-1]
+        return stretch * layer.stride[-1] >= width
+
+    def _in_order(self, formed: Tensor) -> Tensor:
+        """Gradients in the weight's own order: (rows, *shape of the weight)."""
+        first, channels, *kernel = self.layer.weight.shape
+        if not self._is_last():
+            return formed.reshape(-1, first, channels, *kernel)
+        return formed.reshape(-1, first, *kernel, channels).movedim(-1, 2)
 
     def _part(self) -> int:
         layer = self.layer
@@ -123,24 +129,36 @@ class Convolution(AbstractFactor):
         return max(1, _CHUNK // max(1, inputs * places * self.right.element_size()))
 
     def _form(self, padded: Tensor, right: Tensor) -> Tensor:
-        """Gradients (rows, groups, inputs × kernel, outputs), made from a few rows' patches at a time."""
-        groups, inputs, outputs = self._transposed()
-        formed = right.new_empty(len(right), groups, inputs, outputs)
-        part = self._part()
+        """Gradients (rows, groups, outputs, inputs × kernel), made from a few rows' patches at a time."""
+        groups, is_last = self.layer.groups, self._is_last()
+        outputs, inputs = self.layer.out_channels // groups, self.layer.weight[0].numel()
+        places = math.prod(right.shape[2:])
+        patches = _patches(padded, self.layer, right.shape[2:], is_last)
+        formed = right.new_empty(len(right), groups, outputs, inputs)
+        part = max(1, min(self._part(), len(right)))
+        room = right.new_empty(part, *patches.shape[1:])
         for start in range(0, len(right), part):
-            x, g = padded[start : start + part], right[start : start + part]
-            patches = _patches(x, self.layer, g.shape[2:]).reshape(len(x) * groups, inputs, -1)
-            target = formed[start : start + part].view(len(x) * groups, inputs, outputs)
-            torch.bmm(patches, g.reshape(len(x) * groups, outputs, -1).mT, out=target)
+            g = right[start : start + part].reshape(-1, outputs, places)
+            copied = room[: len(g) // groups].copy_(patches[start : start + part])
+            left = (
+                copied.view(-1, places, inputs) if is_last else copied.view(-1, inputs, places).mT
+            )
+            torch.bmm(g, left, out=formed[start : start + part].view(-1, outputs, inputs))
         return formed
 
 
-def _patches(padded: Tensor, layer: Any, places: torch.Size) -> Tensor:
-    """A view of all patches: (rows, channels, *kernel, *places)."""
-    step = padded.stride()
-    dims = range(len(places))
-    kernel, stride, dilation = layer.kernel_size, layer.stride, layer.dilation
-    sizes = (*padded.shape[:2], *kernel, *places)
-    within = [step[2 + d] * dilation[d] for d in dims]
-    between = [step[2 + d] * stride[d] for d in dims]
-    return padded.as_strided(sizes, (*step[:2], *within, *between), padded.storage_offset())
+def _patches(padded: Tensor, layer: Any, places: torch.Size, is_last: bool) -> Tensor:
+    """A view of all patches: (rows, groups, *places, *kernel, channels), or the last three turned round."""
+    if is_last:
+        padded = padded.movedim(1, -1).contiguous().movedim(-1, 1)
+    row, channel, *step = padded.stride()
+    channels = padded.shape[1] // layer.groups
+    parts = [
+        (places, [s * d for s, d in zip(step, layer.stride, strict=True)]),
+        (layer.kernel_size, [s * d for s, d in zip(step, layer.dilation, strict=True)]),
+        ((channels,), [channel]),
+    ]
+    parts = parts if is_last else parts[::-1]
+    sizes = (len(padded), layer.groups, *(size for part in parts for size in part[0]))
+    strides = (row, channels * channel, *(stride for part in parts for stride in part[1]))
+    return padded.as_strided(sizes, strides, padded.storage_offset())
