@@ -65,10 +65,10 @@ class Buffer:
                 return
             factors = {p: factor.keep(alive) for p, factor in factors.items()}
             squared = self._squared(factors)
-        weights = {
-            layer: torch.where(weight < _VANISHING, 0.0, weight)
-            for layer, weight in clipping.weights(squared, clip_norm).items()
-        }
+        weights = clipping.weights(squared, clip_norm)
+        # Layers mostly share their weights.
+        kept = {id(w): torch.where(w < _VANISHING, 0.0, w) for w in weights.values()}
+        weights = {layer: kept[id(weight)] for layer, weight in weights.items()}
         for parameter, factor in factors.items():
             factor.add_to(self.views[parameter], weights[self.layer_of[parameter]])
         if isinstance(clipping, Adaptive):

@@ -286,7 +286,7 @@ def merged(factors: list[AbstractFactor]) -> AbstractFactor:
 @contextmanager
 def exactly() -> Iterator[None]:
     """Compute in the types that tensors have, also where the caller has asked for quick products."""
-    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     with ExitStack() as stack:
         for device in devices:
             stack.enter_context(torch.autocast(device, enabled=False))
@@ -302,6 +302,10 @@ def norms(rows: Tensor) -> Tensor:
     """Norms of the rows of a matrix, in float64, to one part in a million, whatever their size."""
     found = _norms(rows)
     low, high, up, down = _RANGE[rows.dtype]
+    if len(found):
+        least, most = found.aminmax()
+        if low <= least.item() and most.item() <= high:
+            return found
     for outside, scale in ((found < low, up), (found > high, down)):
         if bool(outside.any()):
             found[outside] = _norms(rows[outside] * scale) / scale

@@ -321,7 +321,7 @@ def _attention_factors(record: Record, gradients: Gradients) -> ByParameter:
 
 
 def _by_parameter(layer: nn.Module, factors: Factors) -> ByParameter:
-    own = dict(layer.named_parameters(recurse=False, remove_duplicate=False))
+    own: Any = layer._parameters
     return {own[name]: factor for name, factor in factors.items()}
 
 
