@@ -129,7 +129,7 @@ class Batches:
             for step in range(first, last):
                 for part in self.parts(step):
                     rows = part.rows
-                    yield part, ([t[rows] for t in tensors] if len(rows) else self.blank())
+                    yield part, (_chosen(tensors, rows) if len(rows) else self.blank())
             return
         fetched = self._fetched(first, last)
         for step in range(first, last):
@@ -172,6 +172,11 @@ class Batches:
         lists = ([part.step, *part.rows.tolist()] for part in parts if len(part.rows))
         dataset = _Reseeded(self.dataset, torch.initial_seed())
         return iter(DataLoader(dataset, batch_sampler=_Lists(lists), **options))
+
+
+def _chosen(tensors: Sequence[Tensor], rows: Tensor) -> list[Tensor]:
+    """These rows of every tensor; several times quicker than by square brackets."""
+    return [tensor.index_select(0, rows.to(tensor.device)) for tensor in tensors]
 
 
 @final
