@@ -35,6 +35,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/optimize.py
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/splines.py
+	$(BIN)/python benchmarks/training.py
 
 format: $(READY)
 	$(BIN)/ruff format --quiet .

@@ -1,0 +1,238 @@
+"""Time and memory of a private training step, as ratios to the same model trained without privacy.
+
+One thread, CPU time; 5 steps to warm up, 7 blocks of 15 steps (fewer if they take more than a second),
+interleaved: best and median block. All draw rows of a tensor in memory and take steps of plain gradient
+descent. Memory is the highest resident size within three steps less that before the model was made, in a
+process of its own for each variant, after a small run of the same kind has loaded all code.
+
+"Poisson" is what ``make_private`` does unless told otherwise; all others go through a shuffled order, for
+which correlated noise is certified in no time. "torch.func" is DP-SGD written by hand with vmap. "torch
+splines" is the same KAN as others compute it, not private. Peers run in environments of their own,
+
+    python benchmarks/training.py --opacus-python PATH/TO/python --jax-python PATH/TO/python
+
+with their own baseline in the same run; ratios compare. The goals are printed beside the ratios; nothing
+passes or fails here.
+"""
+
+import json
+import math
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from training_cases import CASES, RATE, plain_step
+from training_timing import (
+    Row,
+    Step,
+    chosen,
+    dump,
+    in_own_process,
+    parser,
+    peak,
+    protocol_of,
+    rows,
+    timed,
+)
+
+from antiphon.mechanisms import AbstractMechanism, Independent, LambdaCGD, NuFTRL
+from antiphon.models import TwoLayerKAN
+from antiphon.training import make_private
+
+STEPS = 1000  # of the plan; fewer are taken
+OURS: dict[str, tuple[AbstractMechanism, str]] = {
+    "independent": (Independent(), "shuffled"),
+    "independent, Poisson": (Independent(), "poisson"),
+    "λ-CGD": (LambdaCGD(0.9), "shuffled"),
+    "BLT, 5 buffers": (NuFTRL(0.001).buffered(STEPS, 5), "shuffled"),
+}
+GOALS = {"mlp": 2.0, "cnn": 1.4, "kan-10": 1.0, "kan-784": 1.0}
+CORRELATED = 1.15  # goal for λ-CGD and BLT, to independent noise
+MEMORY = 1.3  # goal, to plain, and the mechanism's buffers
+BUFFERS = {"λ-CGD": 1, "BLT, 5 buffers": 5}
+LARGEST = 1e9  # bytes of gradients of single examples, if a variant forms them all
+
+
+def model_of(case: str) -> nn.Module:
+    match case:
+        case "kan-10":
+            return TwoLayerKAN(10, 32)
+        case "kan-784":
+            return TwoLayerKAN(784, 32)
+    return CASES[case].model()
+
+
+def size_of(case: str) -> int:
+    return sum(p.numel() for p in model_of(case).parameters() if p.requires_grad)
+
+
+def private_step(case: str, batch: int, variant: str, data: tuple[Tensor, Tensor]) -> Step:
+    model, (mechanism, sampling) = model_of(case), OURS[variant]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    run = make_private(
+        model,
+        torch.optim.SGD(trained, lr=RATE),
+        data,
+        noise_multiplier=1.0,
+        delta=1e-5,
+        steps=STEPS,
+        batch_size=batch,
+        mechanism=mechanism,
+        sampling=sampling,
+    )
+    batches, loss = run.batches(show=False), partial(CASES[case].loss, reduction="none")
+
+    def step() -> None:
+        x, y = next(batches)
+        run.step(loss(model(x), y))
+
+    return step
+
+
+def vmap_step(case: str, batch: int, data: tuple[Tensor, Tensor]) -> Step:
+    model = model_of(case)
+    trained = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return CASES[case].loss(functional_call(model, parameters, (x[None],)), y[None])
+
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))
+
+    def step() -> None:
+        drawn = torch.randint(len(data[0]), (batch,))
+        found = gradients(trained, data[0][drawn], data[1][drawn])
+        norm = torch.stack([g.flatten(1).norm(dim=1) for g in found.values()]).norm(dim=0)
+        weights = (1 / norm).clamp(max=1.0)
+        for name, p in trained.items():
+            total = torch.tensordot(weights, found[name], dims=1)
+            p.sub_(total.add_(torch.randn_like(p)), alpha=RATE / batch)
+
+    return step
+
+
+def makers(case: str, batch: int, data: tuple[Tensor, Tensor]) -> dict[str, Any]:
+    """How to make the step of every variant."""
+    loss = CASES[case].loss
+    found: dict[str, Any] = {"plain": lambda: plain_step(model_of(case), loss, data, batch)}
+    if case.startswith("kan"):
+        found["plain, torch splines"] = lambda: plain_step(CASES[case].model(), loss, data, batch)
+    found |= {name: partial(private_step, case, batch, name, data) for name in OURS}
+    if 4 * batch * size_of(case) <= LARGEST:
+        found["torch.func"] = lambda: vmap_step(case, batch, data)
+    return found
+
+
+def measure(case: str, batch: int, options: Any) -> list[Row]:
+    torch.manual_seed(0)
+    steps = makers(case, batch, CASES[case].data(CASES[case].n))
+    times = timed({name: make() for name, make in steps.items()}, protocol_of(options))
+    memory = {}
+    if not options.quick:
+        for name in steps:
+            used = in_own_process((case, batch, name))
+            if used is not None:
+                memory[name] = used
+    return rows("antiphon", case, batch, times, memory)
+
+
+def memory_of(case: str, batch: int, variant: str) -> float:
+    torch.manual_seed(0)
+    data, small = CASES[case].data(CASES[case].n), CASES[case].data(64)
+    for _ in range(2):
+        step = makers(case, 8, small)[variant]()
+        step()
+    del step, small
+    return peak(makers(case, batch, data)[variant])
+
+
+def theirs(script: str, python: str, options: Any) -> list[Row]:
+    command = [python, str(Path(__file__).with_name(script)), "--only", options.only]
+    command += ["--batches", options.batches] + ["--quick"] * options.quick
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [Row(**row) for row in json.loads(run.stdout.splitlines()[-1])]
+
+
+def goal_of(row: Row) -> float | None:
+    if row.library != "antiphon" or row.variant not in OURS:
+        return None
+    return GOALS.get(row.case) if row.variant.startswith("independent") else None
+
+
+def show(found: list[Row], console: Console) -> None:
+    table = Table(title="One step: ms, ratio to the library's own plain step, and megabytes")
+    names = ("case", "batch", "library", "variant", "best ms", "median ms", "best ×", "median ×")
+    for name in (*names, "goal ×", "to independent", "goal", "MB", "MB to plain", "goal"):
+        table.add_column(
+            name, justify="left" if name in ("case", "library", "variant") else "right"
+        )
+    by_key = {(row.case, row.batch, row.library, row.variant): row for row in found}
+    for row in found:
+        place = (row.case, row.batch, row.library)
+        base, white = by_key[*place, "plain"], by_key.get((*place, "independent"))
+        table.add_row(
+            row.case, str(row.batch), row.library, row.variant,
+            _text(row.best_ms), _text(row.median_ms),
+            _text(_ratio(row.best_ms, base.best_ms)), _text(_ratio(row.median_ms, base.median_ms)),
+            _text(goal_of(row)),
+            *_correlated(row, white),
+            _text(row.memory_mb, 0), _text(_ratio(row.memory_mb, base.memory_mb)),
+            _text(_memory_goal(row, base)),
+        )  # fmt: skip
+    console.print(table)
+
+
+def _correlated(row: Row, white: Row | None) -> tuple[str, str]:
+    if row.variant not in BUFFERS or white is None:
+        return "", ""
+    return _text(_ratio(row.best_ms, white.best_ms)), _text(CORRELATED)
+
+
+def _memory_goal(row: Row, base: Row) -> float | None:
+    if row.library != "antiphon" or row.variant not in OURS or not base.memory_mb:
+        return None
+    buffers = 4e-6 * size_of(row.case) * BUFFERS.get(row.variant, 0)
+    return MEMORY + buffers / base.memory_mb
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base else value / base
+
+
+def _text(value: float | None, digits: int = 2) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def main() -> None:
+    made = parser(__doc__)
+    made.add_argument("--opacus-python", help="python of an environment with opacus")
+    made.add_argument("--jax-python", help="python of an environment with jax-privacy")
+    made.add_argument("--json", action="store_true")
+    options = made.parse_args()
+    torch.set_num_threads(1)
+    if options.memory_of:
+        case, batch, variant = options.memory_of
+        print(memory_of(case, int(batch), variant))
+        return
+    console = Console(stderr=options.json, width=170)
+    found: list[Row] = []
+    for case, batch in track(chosen(options, CASES), "Timing", console=console, transient=True):
+        found += measure(case, batch, options)
+    if options.opacus_python:
+        found += theirs("training_opacus.py", options.opacus_python, options)
+    if options.jax_python:
+        found += theirs("training_jax_privacy.py", options.jax_python, options)
+    if options.json:
+        dump(found)
+        return
+    show(found, console)
+
+
+if __name__ == "__main__":
+    main()
