@@ -489,7 +489,7 @@ for path in sys.stdin:
 
 
 def test_a_run_killed_at_any_moment_leaves_a_whole_checkpoint_a_journal_and_no_lock(
-    tmp_path, kills=20
+    tmp_path, kills=20, most=300
 ):
     """The process that is killed is forked from one that has loaded torch, to save its loading time."""
     rng, run, step = random.Random(0), tmp_path / "run", 0
@@ -497,7 +497,7 @@ def test_a_run_killed_at_any_moment_leaves_a_whole_checkpoint_a_journal_and_no_l
         folder.write({"a": torch.zeros(5_000), "b": torch.tensor(0)}, {"step": 0})
     with start(WRITER, stdin=subprocess.PIPE) as parent:
         assert parent.stdout.readline() == "ready\n"
-        for _ in range(kills):
+        for kill in range(most):  # a busy machine needs more of them until one comes far enough
             parent.stdin.write(f"{run}\n")
             parent.stdin.flush()
             writer = int(parent.stdout.readline())
@@ -505,6 +505,8 @@ def test_a_run_killed_at_any_moment_leaves_a_whole_checkpoint_a_journal_and_no_l
             os.kill(writer, signal.SIGKILL)
             assert parent.stdout.readline() == "dead\n"
             step = check_after_kill(run, step)
+            if kill >= kills and step > 0:
+                break
         parent.stdin.close()
     assert step > 0
 

@@ -1,7 +1,7 @@
 """From a drawn batch to tensors: parts that fit into memory, users' rows, blanks for empty batches."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, final
