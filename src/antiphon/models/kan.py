@@ -44,6 +44,7 @@ class KANLayer(nn.Module):
         splines: The grid.
 
     Example:
+        >>> import torch
         >>> KANLayer(4, 2)(torch.zeros(7, 4)).shape
         torch.Size([7, 2])
     """
@@ -115,6 +116,7 @@ class KAN(nn.Sequential):
         bias: As for a layer.
 
     Example:
+        >>> import torch
         >>> KAN([64, 64, 10])(torch.zeros(3, 64)).shape
         torch.Size([3, 10])
     """

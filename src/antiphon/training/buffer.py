@@ -48,12 +48,14 @@ class Buffer:
         clipping: AbstractClipping,
         clip_norm: float,
         units: Units | None = None,
+        scale: float = 1.0,
     ) -> None:
-        """Clip every unit's gradient and add them up.
+        """Clip every unit's gradient and add them up, times ``scale``.
 
         Guarantee:
-            The sum changes by at most ``clip_norm`` in norm (and the votes by 1/2) when one unit is added
-            or removed. A unit whose gradient is not finite counts as zero, its vote too.
+            The sum changes by at most ``scale`` × ``clip_norm`` in norm (and the votes by ``scale`` / 2)
+            when one unit is added or removed. A unit whose gradient is not finite counts as zero, its vote
+            too.
         """
         if units is not None:
             factors = {p: factor.grouped(units) for p, factor in factors.items()}
@@ -67,12 +69,13 @@ class Buffer:
             squared = self._squared(factors)
         weights = clipping.weights(squared, clip_norm)
         # Layers mostly share their weights.
-        kept = {id(w): torch.where(w < _VANISHING, 0.0, w) for w in weights.values()}
+        kept = {id(w): torch.where(w < _VANISHING, 0.0, w * scale) for w in weights.values()}
         weights = {layer: kept[id(weight)] for layer, weight in weights.items()}
         for parameter, factor in factors.items():
             factor.add_to(self.views[parameter], weights[self.layer_of[parameter]])
         if isinstance(clipping, Adaptive):
-            self.votes += clipping.votes(squared, clip_norm).sum().to(self.flat.dtype)
+            votes = clipping.votes(squared, clip_norm).sum() * scale
+            self.votes += votes.to(self.flat.dtype)
 
     def deliver(self) -> None:
         """Make the parts the gradients of their parameters."""

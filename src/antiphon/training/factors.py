@@ -1,8 +1,8 @@
 """Every unit's gradient of one parameter, kept as the factors of which it is made.
 
 A layer's gradient for one example is mostly a sum of few outer products, so its norm follows from the
-factors, and the clipped sum over a batch is one matrix product: gradients of single examples are formed
-only where that is cheaper.
+factors [Goodfellow15], and the clipped sum over a batch is one matrix product [BookKeeping23]: gradients of
+single examples are formed only where that is cheaper.
 
 Squared norms are those of what `add_to` adds, to about one part in a million. Where gradients are formed,
 both are made from the same numbers. Where they are not, the terms of a row (the places of a sequence) may
@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import final
 
 import torch
@@ -76,14 +77,22 @@ class AbstractFactor(ABC):
 
 @final
 class Dense(AbstractFactor):
-    """Gradients that were formed."""
+    """Gradients that were formed.
 
-    def __init__(self, gradients: Tensor) -> None:
+    Args:
+        gradients: One for every row.
+        twin: A factor with one term per row whose ``right`` they are: its norms are theirs.
+    """
+
+    def __init__(self, gradients: Tensor, twin: "Outer | None" = None) -> None:
         self.gradients = at_least_single(gradients)
         self.rows = len(gradients)
+        self._twin = twin
 
     def squared_norms(self) -> Tensor:
         """Of the flattened gradients."""
+        if self._twin is not None:
+            return self._twin.right_norms.square()
         return squares(self.gradients.reshape(self.rows, math.prod(self.gradients.shape[1:])))
 
     def add_to(self, out: Tensor, weights: Tensor) -> None:
@@ -127,7 +136,7 @@ class Outer(AbstractFactor):
         if T == 1:
             left = norms(self.left[:, 0])
             self._careful = left > _HUGE
-            return (left * norms(self.right[:, 0])).square_()
+            return (left * self.right_norms).square_()
         # Products in float64 cost about three times as much as in float32.
         if 3 * T * (columns + height) < columns * height:
             return self._checked(self._by_gram_matrices())
@@ -135,6 +144,11 @@ class Outer(AbstractFactor):
             self._formed = self._form(self.left, self.right)
             return squares(self._formed.reshape(self.rows, columns * height))
         return self._checked(self._in_parts(self.left, self.right))
+
+    @cached_property
+    def right_norms(self) -> Tensor:
+        """Norms of ``right``, of one term per row."""
+        return norms(self.right[:, 0])
 
     def _by_gram_matrices(self) -> Tensor:
         """The sum of (left_s · left_t)(right_s · right_t) over all s and t."""
@@ -314,10 +328,10 @@ def norms(rows: Tensor) -> Tensor:
 
 def _norms(rows: Tensor) -> Tensor:
     """Norms in float64 from those of short pieces: a long float32 sum of squares loses digits."""
+    if rows.shape[1] <= _PIECE:
+        return torch.linalg.vector_norm(rows, dim=1).double()
     whole = rows.shape[1] // _PIECE * _PIECE
     rest = torch.linalg.vector_norm(rows[:, whole:], dim=1).double()
-    if not whole:
-        return rest
     pieces = torch.linalg.vector_norm(
         rows[:, :whole].reshape(len(rows), whole // _PIECE, _PIECE), dim=2
     ).double()

@@ -54,7 +54,9 @@ class PrivateSum:
     def add(self, factors: Mapping[nn.Parameter, AbstractFactor], units: Units | None) -> None:
         """Clip the gradients of a part of the batch and add them up."""
         with torch.no_grad():
-            self.buffer.add(factors, self._clipping, self.clip_norm, units)
+            # The public divisor is within the sum from the start: one pass less over all gradients.
+            share = 1 / self._plan.expected_batch
+            self.buffer.add(factors, self._clipping, self.clip_norm, units, share)
 
     def digest(self) -> int:
         """64 bits that belong to the sum over all processes, before noise, and to the noise's scale."""
@@ -81,9 +83,8 @@ class PrivateSum:
             with exactly():
                 row = self.noise.draw()
             for part, scale in self._scales():
-                flat[part].add_(row[part], alpha=scale)
+                flat[part].add_(row[part], alpha=scale / self._plan.expected_batch)
         self._team.add_up(flat)
-        flat.mul_(1 / self._plan.expected_batch)
         if isinstance(self._clipping, Adaptive):
             self.clip_norm = self._clipping.next_norm(self.clip_norm, float(self.buffer.votes))
         self.buffer.deliver()

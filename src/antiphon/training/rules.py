@@ -22,7 +22,11 @@ Rule = Callable[[Any, Tensor, Tensor], Factors]
 
 
 def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> Factors:
-    return matrix("weight", layer.weight, x, g) | _bias(layer, g, channel=-1)
+    factors = matrix("weight", layer.weight, x, g)
+    weight = factors["weight"]
+    if layer.bias is not None and g.ndim == 2 and isinstance(weight, Outer):
+        return factors | {"bias": Dense(g, twin=weight)}
+    return factors | _bias(layer, g, channel=-1)
 
 
 def matrix(name: str, weight: Tensor, x: Tensor, g: Tensor) -> Factors:
