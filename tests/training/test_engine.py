@@ -243,3 +243,70 @@ def test_a_step_size_schedule_and_workers_work():
 def test_before_make_private_there_is_no_run():
     with pytest.raises(RunError, match="call make_private first"):
         ap.PrivacyEngine().get_epsilon(1e-5)
+
+
+# ---- accuracy ------------------------------------------------------------------------------------------
+
+
+def stripes(n, seed):
+    """Images of 8 x 8 with bright rows (0) or columns (1) in one half, and noise."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(0, 2, (n,), generator=generator)
+    x = 0.7 * torch.randn(n, 1, 8, 8, generator=generator)
+    bright = torch.randint(0, 4, (n,), generator=generator)
+    for i in range(n):
+        if y[i]:
+            x[i, 0, :, bright[i]] += 2
+        else:
+            x[i, 0, bright[i]] += 2
+    return x, y
+
+
+NETWORKS = {
+    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2)),
+    "cnn": lambda: nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 2)
+    ),
+}
+
+
+def by_hand(model, x, y, steps, rate, noise):
+    """DP-SGD as in the textbook: one example after another, torch's generator, Poisson batches."""
+    parameters = list(model.parameters())
+    for _ in range(steps):
+        total = [noise * torch.randn_like(p) for p in parameters]
+        for i in torch.nonzero(torch.rand(len(x)) < rate)[:, 0].tolist():
+            loss = nn.functional.cross_entropy(model(x[i : i + 1]), y[i : i + 1])
+            gradients = torch.autograd.grad(loss, parameters)
+            norm = torch.cat([g.flatten() for g in gradients]).norm()
+            for part, gradient in zip(total, gradients, strict=True):
+                part += gradient / max(1.0, float(norm))
+        with torch.no_grad():
+            for parameter, part in zip(parameters, total, strict=True):
+                parameter -= 0.5 * part / (rate * len(x))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_ported_script_reaches_the_accuracy_of_dp_sgd_by_hand(name):
+    """At equal noise, batches and steps: the same up to the noise of five runs each."""
+    (x, y), (test, labels) = stripes(400, 0), stripes(2000, 1)
+    found = {"engine": [], "by hand": []}
+    for seed in range(5):
+        for kind, scores in found.items():
+            torch.manual_seed(seed)
+            model = NETWORKS[name]()
+            if kind == "engine":
+                optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+                dataset = DataLoader(TensorDataset(x, y), batch_size=40, shuffle=True)
+                _, model, optimizer, batches = engine_run(
+                    model, optimizer, dataset, steps=60, seed=seed
+                )
+                opacus_loop(model, optimizer, batches, epochs=6)
+            else:
+                by_hand(model, x, y, 60, 0.1, 1.0)
+            with torch.no_grad():
+                scores.append(float((model(test).argmax(1) == labels).double().mean()))
+    engine, hand = (torch.tensor(scores) for scores in found.values())
+    error = float(torch.sqrt(engine.var() / 5 + hand.var() / 5)) + 0.005
+    assert engine.mean() > 0.7
+    assert abs(float(engine.mean() - hand.mean())) < 4 * error

@@ -80,6 +80,11 @@ def check_optimizer(optimizer: Any) -> None:
         raise UnsupportedError(
             f"an optimizer of torch.optim is needed; got {type(optimizer).__name__}."
         )
+    if not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        raise UnsupportedError(
+            f"{type(optimizer).__name__} wraps another optimizer, whose steps cannot be watched. Give the "
+            "optimizer as it was before a framework prepared it."
+        )
     if isinstance(optimizer, torch.optim.LBFGS | torch.optim.SparseAdam):
         raise UnsupportedError(
             f"{type(optimizer).__name__} does not take one dense gradient per step: each of its "
