@@ -14,7 +14,6 @@ from antiphon.training.noise import Noise
 from antiphon.training.private_sum import VOTES, PrivateSum
 from antiphon.training.team import Team
 
-
 FLAT = Flat()
 
 
