@@ -305,7 +305,7 @@ def test_a_run_whose_update_failed_goes_on_from_its_checkpoint_only(tmp_path):
 
     def failing():
         if next(calls) == 2:
-            job.run._before_update()
+            job.run._before_update(job.optimizer, (job.optimizer,), {})
             raise MemoryError("an accident")
         original()
 

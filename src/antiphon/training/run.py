@@ -92,9 +92,8 @@ class Run:
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
         ]
-        for parameter in self._parameters:
-            hook = parameter.register_post_accumulate_grad_hook(self._after_gradient)  # type: ignore[no-untyped-call]
-            self._handles.append(hook)
+        self._watched = set[nn.Parameter]()
+        self._watch()
 
     @property
     def device(self) -> torch.device:
@@ -244,9 +243,34 @@ class Run:
         if self._bounds is not None:
             data = self._bounds.enforce(data)
         self._part = part
+        self._plain.clear()
+        self._watch()
         self._guard.hand_out(data)
         self._tape.start()
         return data
+
+    def _watch(self) -> None:
+        """No gradient of the model without noise is left where an optimizer finds it."""
+        # Also of parameters that are not trained: they may be given to an optimizer later, or to another.
+        for parameter in self.model.parameters():
+            if parameter.requires_grad and parameter not in self._watched:
+                hook = parameter.register_post_accumulate_grad_hook(self._after_gradient)  # type: ignore[no-untyped-call]
+                self._handles.append(hook)
+                self._watched.add(parameter)
+
+    def _check_trained(self) -> None:
+        """Raise if the optimizer would move parameters that get no noise."""
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter in self._total.buffer.views:
+                    continue
+                if parameter.requires_grad or parameter.grad is not None:
+                    raise RunError(
+                        f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that this run "
+                        "does not train with noise: it was added or unfrozen since the run began, or has "
+                        "a gradient from before. Freeze it and set its grad to None, or close this run "
+                        "and start another one, which costs a new ε."
+                    )
 
     def _check_can_go_on(self) -> None:
         """Raise if no further step can be part of the plan."""
@@ -282,6 +306,7 @@ class Run:
 
     def _pending(self) -> Part:
         self._check_can_go_on()
+        self._check_trained()
         if self._part is not None and self._phase is _Phase.READY:
             return self._part
         if self.steps_taken >= self.plan.steps:
@@ -342,13 +367,20 @@ class Run:
             digest = self._total.digest()
             self._team.first(lambda: saving.record(step, digest))
 
-    def _before_update(self, *details: object) -> None:
+    def _before_update(
+        self, optimizer: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         if self._is_releasing:
             return
         if not self._after_backward:
             raise RunError(
                 "optimizer.step() outside of run.step(loss) would train without noise. Call run.step(loss) "
                 "only; run.close() gives the optimizer back."
+            )
+        if any(value is not None for value in (*args[1:], *kwargs.values())):
+            raise RunError(
+                "optimizer.step(closure) would compute its gradient again, without noise. Call "
+                "loss.backward(), then optimizer.step()."
             )
         part = self._pending()
         self._forget_gradients()
@@ -388,8 +420,9 @@ class Run:
 
     def _after_gradient(self, parameter: Any) -> None:
         """Sums without clipping, which nobody may use."""
-        if self._after_backward and not self._is_probed:
-            self._plain[parameter] = parameter.grad
+        if self._after_backward and not self._is_probed and parameter in self._total.buffer.views:
+            before = self._plain.get(parameter)  # of a loss in several parts
+            self._plain[parameter] = parameter.grad if before is None else before + parameter.grad
         parameter.grad = None
         if not self._after_backward:
             raise RunError(
