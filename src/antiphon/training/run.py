@@ -1,5 +1,6 @@
 """A private run: batches that it draws, steps that it takes, and the certificate of both."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -10,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from antiphon.certificate import Certificate, certify
-from antiphon.errors import PlanError, RunError
+from antiphon.errors import PlanError, RunError, UnsupportedError
+from antiphon.mechanisms import Honaker, Tree
+from antiphon.mechanisms.toeplitz import AbstractToeplitz
 from antiphon.plan import Plan
 from antiphon.training.batches import Batches, Part
 from antiphon.training.bounds import Bounds
@@ -23,6 +26,9 @@ from antiphon.training.tape import Record, Tape
 from antiphon.training.team import Team
 
 __all__ = ["Callback", "Run"]
+
+# C of fewer steps is the first part of C: what is proved of a shorter plan holds for the first steps.
+_OF_ANY_LENGTH = (AbstractToeplitz, Tree, Honaker)
 
 Callback = Callable[[int, Mapping[str, float]], Mapping[str, float] | None]
 
@@ -87,7 +93,7 @@ class Run:
         self._part: Part | None = None
         self._plain: dict[nn.Parameter, Tensor] = {}
         self._is_probed = self._is_releasing = False
-        self._phase, self._loops = _Phase.READY, 0
+        self._phase, self._loops, self._process = _Phase.READY, 0, os.getpid()
         self._handles: list[Any] = [
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
@@ -179,11 +185,24 @@ class Run:
         """
         if not stop_was_independent:
             return self.certificate
-        if not self.steps_taken:
+        steps = self._steps_released()
+        if not steps:
             raise RunError("no step was taken, so nothing was released.")
-        taken = certify(replace(self.plan, steps=self.steps_taken), self.certificate.delta)
-        text = f"the run stopped after {self.steps_taken} steps for a reason that saw none of its results"
-        return replace(taken, assumptions=(*taken.assumptions, text))
+        mechanism = self.plan.known_mechanism()
+        if steps < self.plan.steps and not isinstance(mechanism, _OF_ANY_LENGTH):
+            raise UnsupportedError(
+                f"the noise of {type(mechanism).__name__} depends on the number of steps that were "
+                f"planned: that of a plan of {steps} steps is not what ran. Use run.certificate."
+            )
+        taken = certify(replace(self.plan, steps=steps), self.certificate.delta)
+        text = f"the run stopped after {steps} steps for a reason that saw none of its results"
+        own = (line for line in self.certificate.assumptions if line not in taken.assumptions)
+        return replace(taken, assumptions=(*taken.assumptions, *own, text))
+
+    def _steps_released(self) -> int:
+        """Steps whose results may have been seen: also those after the checkpoint of a resumed run."""
+        begun = self.steps_taken + (self._phase is _Phase.RELEASING)
+        return begun if self._saving is None else max(begun, self._saving.steps_recorded)
 
     def save(self, **others: Any) -> None:
         """Write a checkpoint now; ``others`` are objects with ``state_dict``, such as a scheduler."""
@@ -227,6 +246,13 @@ class Run:
             self._handles.pop().remove()
         if self._saving is not None:
             self._saving.close()
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        """No copies and no pickles: two runs with one key would add the same noise to two gradients."""
+        raise RunError(
+            "a run cannot be copied or pickled: a copy would use its noise again, and a pickle hold its "
+            "key. Copy the model; to go on elsewhere, use checkpoint= and resume=True."
+        )
 
     def __enter__(self) -> "Run":
         """The run itself."""
@@ -276,6 +302,11 @@ class Run:
         """Raise if no further step can be part of the plan."""
         if self._phase is _Phase.CLOSED:
             raise RunError("this run is closed: no guarantee covers further steps of it.")
+        if os.getpid() != self._process:
+            raise RunError(
+                "this run belongs to the process that this one was forked from: both would use the same "
+                "noise. Start the run in the process that trains."
+            )
         if self._phase is _Phase.RELEASING:
             raise RunError(
                 "an earlier step was interrupted after its noise was drawn, so it is not known whether its "
