@@ -12,7 +12,7 @@ from torch import nn
 from training.small import N, data, losses, network, private, train, weights
 
 import antiphon as ap
-from antiphon.errors import RunError
+from antiphon.errors import PlanError, RunError
 
 
 def moves(run):
@@ -185,3 +185,30 @@ def test_a_loss_in_two_parts_is_one_loss():
         output.square().mean().backward()
         parts.optimizer.step()
     assert torch.allclose(weights(both), weights(parts), atol=1e-6)
+
+
+def test_a_gradient_that_an_optimizer_keeps_never_shows_a_sum_without_noise():
+    class Keeping(torch.optim.SGD):
+        def step(self, closure=None):
+            self.kept = [p.grad for group in self.param_groups for p in group["params"]]
+            return super().step(closure)
+
+    model = network()
+    optimizer = Keeping(model.parameters(), lr=0.1)
+    run = private(model, optimizer=optimizer, max_batch=3)
+    kept = []
+    for x, y in run.batches(2):
+        run.step(losses(model, x, y))
+        if run.steps_taken == 1:
+            kept = kept or [g.clone() for g in optimizer.kept]
+            assert all(map(torch.equal, optimizer.kept, kept))
+
+
+def test_batches_that_come_in_another_order_than_they_were_drawn():
+    with pytest.raises(PlanError, match="in_order"):
+        private(loading={"num_workers": 2, "in_order": False})
+
+
+def test_the_certificate_names_what_the_run_cannot_see():
+    lines = " ".join(private(user=np.arange(N) // 2).certificate.assumptions)
+    assert "hold nothing of the data but these steps" in lines and "that user's name" in lines

@@ -310,7 +310,15 @@ class _Start:
 
 
 def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:
-    lines = ["an example's loss depends on that example alone; this was probed, not proved"]
+    lines = [
+        "an example's loss depends on that example alone; this was probed, not proved",
+        "the model and the optimizer, as they were at the start and with their schedules, hold nothing of "
+        "the data but these steps",
+    ]
+    if certificate.unit == "user":
+        lines.append(
+            "every example of a user is under that user's name, and batches keep the order of their rows"
+        )
     if is_seeded:
         lines.append(
             "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
