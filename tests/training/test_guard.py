@@ -201,3 +201,11 @@ def test_a_parameter_that_the_model_changes_by_itself_is_refused():
     guard, records = watched(Codebook(), (X,), X)
     with pytest.raises(UnsupportedError, match="'code' was changed"):
         guard.check(records)
+
+
+def test_what_is_made_of_a_batch_without_tensors_is_declared():
+    guard, records = watched(Counting(), ["some", "words"], X)
+    with pytest.raises(RunError, match=r"run\.derived"):
+        guard.check(records)
+    guard.allow([X])
+    guard.check(records)

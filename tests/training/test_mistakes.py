@@ -4,6 +4,8 @@ Two of them need processes: a seed used by every rank is found by ``test_distrib
 lost on resume by ``test_resume``.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torch import nn
 from training.small import N, data, losses, network, private, train, weights
 
 import antiphon as ap
-from antiphon.errors import PlanError, RunError
+from antiphon.errors import PlanError, RunError, UnsupportedError
 
 
 def moves(run):
@@ -212,3 +214,33 @@ def test_batches_that_come_in_another_order_than_they_were_drawn():
 def test_the_certificate_names_what_the_run_cannot_see():
     lines = " ".join(private(user=np.arange(N) // 2).certificate.assumptions)
     assert "hold nothing of the data but these steps" in lines and "that user's name" in lines
+
+
+@dataclass
+class Wrapped:
+    x: torch.Tensor
+
+
+def test_a_mixture_of_examples_within_a_data_class():
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 2)
+
+        def forward(self, batch):
+            return self.linear(batch.x - self.shift(batch.x))
+
+        def shift(self, x):
+            return x.mean(0, keepdim=True)
+
+    class Alone(Centred):
+        def shift(self, x):
+            return x.mean(1, keepdim=True)
+
+    run = private(Centred())
+    with pytest.raises(UnsupportedError, match="mixes the examples"):
+        for x, y in run.batches():
+            run.step(losses(run.model, Wrapped(x), y))
+    run = private(Alone())
+    for x, y in run.batches():
+        run.step(losses(run.model, Wrapped(x), y))

@@ -56,7 +56,7 @@ class Guard:
             leaves = tensors((call.args, call.kwargs))
             # What was written to in place may hold a mixture of rows by now.
             whole = [tensor for tensor, version in self._drawn if tensor._version == version]
-            if self._drawn and not any(_is_same(x, d) for x in leaves for d in whole):
+            if not any(_is_same(x, d) for x in leaves for d in whole):
                 raise RunError(
                     "the model was fed with other data than the batch that this run drew"
                     f"{'' if len(whole) == len(self._drawn) else ' (it was changed in place)'}. Feed it "
