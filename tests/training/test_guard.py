@@ -140,3 +140,72 @@ def test_constant_buffers_are_accepted_step_after_step():
         guard.hand_out((X,))
         tape.start()
         guard.check(tape.used(model(X).sum(), 1.0))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x[:1].expand_as(x),  # one row for all: its example would count as often
+        lambda x: x.T,  # columns in place of rows
+        lambda x: x.flip(0),
+    ],
+)
+def test_other_rows_of_the_same_memory_are_refused(change):
+    square = torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
+    guard, records = watched(Counting(), (square,), change(square))
+    with pytest.raises(RunError, match=r"run\.derived"):
+        guard.check(records)
+
+
+def test_axes_within_a_row_may_move():
+    class Image(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = nn.Conv2d(3, 2, 1)
+
+        def forward(self, x):
+            return self.convolution(x)
+
+    images = torch.randn(4, 5, 5, 3)
+    guard, records = watched(Image(), (images,), images.permute(0, 3, 1, 2))
+    guard.check(records)
+
+
+def test_a_batch_that_was_mixed_in_place_is_refused_unless_declared():
+    # As some libraries mix up examples: what is fed is the tensor that was handed out.
+    data, model = X.clone(), Counting()
+    guard, tape = Guard(model), Tape(model, list(model.parameters()))
+    guard.hand_out((data,))
+    tape.start()
+    other = data.flip(0).mul_(0.5)
+    data.mul_(0.5).add_(other)
+    records = tape.used(model(data).sum(), 1.0)
+    with pytest.raises(RunError, match="changed in place"):
+        guard.check(records)
+    guard.allow([data])
+    guard.check(records)
+
+
+def test_a_parameter_that_the_model_changes_by_itself_is_refused():
+    class Codebook(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 2)
+            self.code = nn.Parameter(torch.zeros(3), requires_grad=False)
+
+        def forward(self, x):
+            with torch.no_grad():
+                self.code.lerp_(x.mean(0), 0.1)
+            return self.linear(x)
+
+    guard, records = watched(Codebook(), (X,), X)
+    with pytest.raises(UnsupportedError, match="'code' was changed"):
+        guard.check(records)
+
+
+def test_what_is_made_of_a_batch_without_tensors_is_declared():
+    guard, records = watched(Counting(), ["some", "words"], X)
+    with pytest.raises(RunError, match=r"run\.derived"):
+        guard.check(records)
+    guard.allow([X])
+    guard.check(records)

@@ -4,14 +4,17 @@ Two of them need processes: a seed used by every rank is found by ``test_distrib
 lost on resume by ``test_resume``.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import chi2
 from torch import nn
-from training.small import N, data, losses, private, train, weights
+from training.small import N, data, losses, network, private, train, weights
 
 import antiphon as ap
+from antiphon.errors import PlanError, RunError, UnsupportedError
 
 
 def moves(run):
@@ -101,3 +104,143 @@ def test_a_batch_size_that_leaks_into_the_plan():
     ]
     assert runs[0].plan == runs[1].plan
     assert train(runs[0]).certificate.epsilon == train(runs[1]).certificate.epsilon
+
+
+def backward_twice(run, change):
+    """Two steps as in `PrivacyEngine`'s loops, with a change before the second one."""
+    for step, (x, y) in enumerate(run.batches(2)):
+        if step == 1:
+            change(run)
+        losses(run.model, x, y).mean().backward()
+        run.optimizer.step()
+
+
+def unfreeze(run):
+    run.model[2].requires_grad_(True)
+
+
+def add_group(run):
+    run.optimizer.add_param_group({"params": list(run.model[2].parameters())})
+
+
+def frozen_network():
+    model = network()
+    model[2].requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize("change", [unfreeze, add_group])
+def test_a_layer_that_is_trained_later_gets_no_gradient_without_noise(change):
+    # Layers that are unfrozen one after the other: their gradients would reach the optimizer as they are.
+    model = frozen_network() if change is unfreeze else network()
+    chosen = model.parameters() if change is unfreeze else model[0].parameters()
+    before = model[2].weight.detach().clone()
+    run = private(model, optimizer=torch.optim.SGD(chosen, lr=0.1), after_backward=True)
+    with pytest.raises(RunError, match="added or unfrozen"):
+        backward_twice(run, change)
+    assert torch.equal(model[2].weight, before) and run.steps_taken == 1
+
+
+def test_another_optimizer_finds_no_gradient_of_the_model():
+    model = network()
+    run = private(
+        model, optimizer=torch.optim.SGD(model[0].parameters(), lr=0.1), after_backward=True
+    )
+    for x, y in run.batches(2):
+        losses(model, x, y).mean().backward()
+        assert all(p.grad is None for p in model.parameters())
+        run.optimizer.step()
+
+
+def test_a_gradient_from_before_the_run_moves_nothing():
+    model = network()
+    losses(model, *data()).mean().backward()
+    model[2].requires_grad_(False)
+    before = model[2].weight.detach().clone()
+    run = private(model)
+    with pytest.raises(RunError, match="gradient from before"):
+        train(run, 1)
+    run.optimizer.zero_grad()
+    train(run, 1)
+    assert torch.equal(model[2].weight, before)
+
+
+def test_a_closure_is_refused_before_noise_is_drawn():
+    run = private(after_backward=True)
+    for x, y in run.batches(1):
+        losses(run.model, x, y).mean().backward()
+        with pytest.raises(RunError, match="closure"):
+            run.optimizer.step(lambda: 0.0)
+        run.optimizer.step()
+    assert run.steps_taken == 1
+
+
+def test_a_loss_in_two_parts_is_one_loss():
+    both, parts = (private(after_backward=True) for _ in range(2))
+    for x, y in both.batches(2):
+        output = both.model(x)
+        (nn.functional.cross_entropy(output, y) + output.square().mean()).backward()
+        both.optimizer.step()
+    for x, y in parts.batches(2):
+        output = parts.model(x)
+        nn.functional.cross_entropy(output, y).backward(retain_graph=True)
+        output.square().mean().backward()
+        parts.optimizer.step()
+    assert torch.allclose(weights(both), weights(parts), atol=1e-6)
+
+
+def test_a_gradient_that_an_optimizer_keeps_never_shows_a_sum_without_noise():
+    class Keeping(torch.optim.SGD):
+        def step(self, closure=None):
+            self.kept = [p.grad for group in self.param_groups for p in group["params"]]
+            return super().step(closure)
+
+    model = network()
+    optimizer = Keeping(model.parameters(), lr=0.1)
+    run = private(model, optimizer=optimizer, max_batch=3)
+    kept = []
+    for x, y in run.batches(2):
+        run.step(losses(model, x, y))
+        if run.steps_taken == 1:
+            kept = kept or [g.clone() for g in optimizer.kept]
+            assert all(map(torch.equal, optimizer.kept, kept))
+
+
+def test_batches_that_come_in_another_order_than_they_were_drawn():
+    with pytest.raises(PlanError, match="in_order"):
+        private(loading={"num_workers": 2, "in_order": False})
+
+
+def test_the_certificate_names_what_the_run_cannot_see():
+    lines = " ".join(private(user=np.arange(N) // 2).certificate.assumptions)
+    assert "hold nothing of the data but these steps" in lines and "that user's name" in lines
+
+
+@dataclass
+class Wrapped:
+    x: torch.Tensor
+
+
+def test_a_mixture_of_examples_within_a_data_class():
+    class Centred(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(5, 2)
+
+        def forward(self, batch):
+            return self.linear(batch.x - self.shift(batch.x))
+
+        def shift(self, x):
+            return x.mean(0, keepdim=True)
+
+    class Alone(Centred):
+        def shift(self, x):
+            return x.mean(1, keepdim=True)
+
+    run = private(Centred())
+    with pytest.raises(UnsupportedError, match="mixes the examples"):
+        for x, y in run.batches():
+            run.step(losses(run.model, Wrapped(x), y))
+    run = private(Alone())
+    for x, y in run.batches():
+        run.step(losses(run.model, Wrapped(x), y))

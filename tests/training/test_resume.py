@@ -305,7 +305,7 @@ def test_a_run_whose_update_failed_goes_on_from_its_checkpoint_only(tmp_path):
 
     def failing():
         if next(calls) == 2:
-            job.run._before_update()
+            job.run._before_update(job.optimizer, (job.optimizer,), {})
             raise MemoryError("an accident")
         original()
 
@@ -358,3 +358,16 @@ def test_a_closed_run_takes_no_step():
     job = Job().train(2).close()
     with pytest.raises(RunError, match="closed"):
         job.train()
+
+
+def test_steps_after_the_checkpoint_that_were_lost_count_among_those_taken(tmp_path):
+    # Their results may have been seen before the crash.
+    job = Job(tmp_path / "run", checkpoint_every=3)
+    job.train(5)
+    job.run.detach()
+    job = Job(tmp_path / "run", resume=True, checkpoint_every=3)
+    assert job.run.steps_taken == 3
+    assert job.run.certify_steps_taken(stop_was_independent=True).plan.steps == 5
+    job.train(4)
+    assert job.run.certify_steps_taken(stop_was_independent=True).plan.steps == 7
+    job.close()

@@ -1,4 +1,7 @@
+import copy
 import math
+import os
+import pickle
 
 import numpy as np
 import pytest
@@ -9,8 +12,20 @@ from training.small import N, data, losses, network, private, train, weights
 
 import antiphon as ap
 from antiphon.errors import PlanError, RunError, UnsupportedError
-from antiphon.mechanisms import BLT, Banded, Independent, LambdaCGD
+from antiphon.mechanisms import (
+    BLT,
+    FFT,
+    Banded,
+    FullHonaker,
+    Honaker,
+    Independent,
+    LambdaCGD,
+    NuFTRL,
+    Restarted,
+    Tree,
+)
 from antiphon.training import Adaptive
+from antiphon.training.run import _OF_ANY_LENGTH
 
 
 def naive_step(model, x, y, clip_norm):
@@ -420,3 +435,63 @@ def test_labels_of_the_wrong_kind_raise_torchs_error_and_the_batch_can_be_used_a
             losses(run.model, x, y.double())
         run.step(losses(run.model, x, y))
     assert run.steps_taken == 1
+
+
+@pytest.mark.parametrize("mechanism", [Restarted(LambdaCGD(0.9), 2), FFT(), FullHonaker()])
+def test_noise_that_depends_on_the_planned_steps_has_no_certificate_of_fewer(mechanism):
+    # Ten steps in two blocks of five: six planned steps would make two blocks of three.
+    run = train(private(mechanism=mechanism, sampling="full-batch"), steps=6)
+    with pytest.raises(UnsupportedError, match="depends on the number of steps"):
+        run.certify_steps_taken(stop_was_independent=True)
+    assert train(run).certify_steps_taken(stop_was_independent=True).plan == run.plan
+
+
+@pytest.mark.parametrize(
+    "mechanism", [LambdaCGD(0.9), Tree(), Honaker(), NuFTRL(0.1), BLT((0.3,), (0.8,))]
+)
+def test_noise_of_any_length_has_the_encoder_of_fewer_steps_within_that_of_more(mechanism):
+    assert isinstance(mechanism, _OF_ANY_LENGTH)
+    for steps in (1, 4, 6, 7):
+        whole, part = mechanism.encoder(13), mechanism.encoder(steps)
+        np.testing.assert_allclose(whole[:steps, :steps], part, atol=1e-12)
+
+
+def test_the_certificate_of_the_steps_taken_keeps_what_the_run_assumes():
+    run = train(private(seed=3), steps=2)
+    taken = run.certify_steps_taken(stop_was_independent=True)
+    assert set(run.certificate.assumptions) < set(taken.assumptions)
+
+
+def test_a_step_that_was_interrupted_after_its_noise_counts_as_taken(monkeypatch):
+    run = train(private(), steps=2)
+
+    def fails(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run.optimizer, "step", fails)
+    with pytest.raises(KeyboardInterrupt):
+        train(run)
+    assert run.steps_taken == 2
+    assert run.certify_steps_taken(stop_was_independent=True).plan.steps == 3
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_run_cannot_be_duplicated(duplicate):
+    run = private()
+    with pytest.raises(RunError, match="cannot be copied or pickled"):
+        duplicate(run)
+    key = run._total.noise._generator.key
+    assert key not in pickle.dumps(run.optimizer) and key not in pickle.dumps(run.model)
+
+
+def test_a_run_does_not_go_on_in_a_forked_process():
+    run = private()
+    child = os.fork()
+    if not child:
+        try:
+            train(run, 1)
+            os._exit(1)
+        except RunError:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    train(run, 1)

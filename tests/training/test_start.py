@@ -345,3 +345,41 @@ def test_a_warning_is_not_needed_for_a_plain_run():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         train(private(nn.Linear(5, 2)))
+
+
+def whole_plan(**options):
+    given = {"n": N, "sampling": ap.Poisson(0.2), "steps": 3, "mechanism": LambdaCGD(0.5)}
+    return ap.Plan(**(given | {"noise_multiplier": 1.0} | options))
+
+
+def test_a_plan_for_users_needs_users_and_no_other_plan_has_them():
+    names = np.arange(N) // 2
+    with pytest.raises(PlanError, match="user= was not given"):
+        private(plan=whole_plan(unit="user"))
+    with pytest.raises(PlanError, match="user= was given"):
+        private(plan=whole_plan(), user=names)
+    run = private(plan=whole_plan(unit="user", n=N // 2), user=names)
+    assert train(run).certificate.unit == "user"
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"epsilon": 0.1},
+        {"noise_multiplier": 2.0},
+        {"extra": [GaussianRelease(0.3, "private bounds")]},
+        {"clip_norm": 0.5},
+        {"relation": "replace-one"},
+        {"steps": 4},
+    ],
+)
+def test_what_would_be_ignored_beside_a_plan_is_refused(beside):
+    with pytest.raises(PlanError, match="beside plan="):
+        private(plan=whole_plan(), **beside)
+    private(plan=whole_plan(), steps=3, noise_multiplier=1.0, n=N)
+
+
+def test_votes_that_a_plan_takes_for_smaller_than_they_are_are_refused():
+    blocks = (Block("gradient over clip norm", 1.0, 2.0), Block("votes on the clip norm", 0.1, 2.0))
+    with pytest.raises(PlanError, match=r"bound 0\.5"):
+        private(plan=whole_plan(blocks=blocks), clipping="adaptive")

@@ -106,6 +106,11 @@ class Batches:
         self.dataset, self._draws, self._rows, self._share = dataset, draws, rows, share
         self._max_batch = None if max_batch is None else whole("max_batch", max_batch)
         self._loading = loading or {}
+        if not self._loading.get("in_order", True):
+            raise PlanError(
+                "in_order=False hands out batches in another order than they are drawn in and accounted "
+                "for. Leave it out."
+            )
         if self._max_batch is not None and rows.most > self._max_batch:
             raise PlanError(
                 f"one user has {rows.most} examples, which do not fit into max_batch={max_batch}: a user "

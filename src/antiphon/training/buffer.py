@@ -78,9 +78,10 @@ class Buffer:
             self.votes += votes.to(self.flat.dtype)
 
     def deliver(self) -> None:
-        """Make the parts the gradients of their parameters."""
+        """Make copies of the parts the gradients of their parameters."""
+        # Copies: who keeps a gradient must not see the next step's sum in it, which has no noise yet.
         for parameter, view in self.views.items():
-            parameter.grad = view.to(parameter.dtype)
+            parameter.grad = view.to(parameter.dtype, copy=True)
 
     def digest(self) -> int:
         """64 bits of a hash of every bit of the sum."""

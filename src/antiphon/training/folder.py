@@ -114,6 +114,10 @@ class Folder:
         """The digest that was recorded for ``step``, if any."""
         return self._journal.recorded(step)
 
+    def steps_recorded(self) -> int:
+        """How many steps are recorded."""
+        return len(self._journal)
+
     def sync(self) -> None:
         """Wait until every record is on the disk. Call it before anything of the run is released."""
         self._check_open()

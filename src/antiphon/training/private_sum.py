@@ -16,9 +16,10 @@ from antiphon.training.noise import Noise
 from antiphon.training.team import Team
 from antiphon.training.units import Units
 
-__all__ = ["VOTES", "PrivateSum"]
+__all__ = ["VOTE", "VOTES", "PrivateSum"]
 
 VOTES = "votes on the clip norm"
+VOTE = 0.5  # what one unit adds to them, or takes off
 
 
 @final
@@ -114,8 +115,11 @@ class PrivateSum:
 def _resolved(clipping: AbstractClipping, plan: Plan, layers: set[str]) -> AbstractClipping:
     """The clipping with every bound that the plan and the layers fix."""
     if isinstance(clipping, Adaptive):
-        if len(plan.blocks) != 2 or plan.blocks[1].name != VOTES:
-            raise PlanError("adaptive clipping needs a plan that pays for its votes.")
+        if len(plan.blocks) != 2 or plan.blocks[1].name != VOTES or plan.blocks[1].bound != VOTE:
+            raise PlanError(
+                f"adaptive clipping needs a plan that pays for its votes: two blocks, of which the second "
+                f"is {VOTES!r} with bound {VOTE}."
+            )
         return clipping
     if plan.blocks:
         bounds = {block.name: block.bound for block in plan.blocks}

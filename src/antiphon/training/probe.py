@@ -20,13 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from antiphon.errors import UnsupportedError
 from antiphon.training.buffer import Buffer
 from antiphon.training.factors import AbstractFactor, exactly
 from antiphon.training.tape import Call, Record, Tape
-from antiphon.training.trees import tensors
+from antiphon.training.trees import mapped, tensors
 
 __all__ = ["check_mean", "probe"]
 
@@ -122,8 +121,13 @@ def _check_model(model: nn.Module, tape: Tape, call: Call, rows: int) -> None:
             return torch.where(mask, leaf, leaf[kept.to(leaf.device)][:1]).detach()
 
         with tape.aside() as records, torch.enable_grad():
-            outputs = _run(model, *tree_map(exchanged, (call.args, call.kwargs)))
+            outputs = _run(model, *mapped(exchanged, (call.args, call.kwargs)))
             layers = [tensor for record in records for tensor in record.outputs]
+        if not place:
+            raise UnsupportedError(
+                "no argument of the model was found to hold one row per example, so it cannot be checked "
+                "whether examples mix. Give tensors whose first axis is the batch."
+            )
         return [tensor.detach() for tensor in (*outputs, *layers)]
 
     first = run(torch.ones(rows, dtype=torch.bool))

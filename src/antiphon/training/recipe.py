@@ -23,7 +23,7 @@ from antiphon.sampling import (
     ShuffledEpochs,
 )
 from antiphon.training.clipping import AbstractClipping, Adaptive
-from antiphon.training.private_sum import VOTES
+from antiphon.training.private_sum import VOTE, VOTES
 
 __all__ = ["Recipe", "make_recipe", "sampling_of", "steps_of"]
 
@@ -100,7 +100,7 @@ def _with_votes(plan: Plan, clipping: Adaptive) -> Plan:
     """
     noise = plan.known_noise() * (1 + 1e-12)  # so that rounding does not make the two cost more
     gradient = Block("gradient over clip norm", 1.0, noise / math.sqrt(1 - clipping.share))
-    votes = Block(VOTES, 0.5, noise / math.sqrt(clipping.share))
+    votes = Block(VOTES, VOTE, noise / math.sqrt(clipping.share))
     return replace(plan, blocks=(gradient, votes))
 
 

@@ -1,5 +1,6 @@
 """A private run: batches that it draws, steps that it takes, and the certificate of both."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -10,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from antiphon.certificate import Certificate, certify
-from antiphon.errors import PlanError, RunError
+from antiphon.errors import PlanError, RunError, UnsupportedError
+from antiphon.mechanisms import Honaker, Tree
+from antiphon.mechanisms.toeplitz import AbstractToeplitz
 from antiphon.plan import Plan
 from antiphon.training.batches import Batches, Part
 from antiphon.training.bounds import Bounds
@@ -23,6 +26,9 @@ from antiphon.training.tape import Record, Tape
 from antiphon.training.team import Team
 
 __all__ = ["Callback", "Run"]
+
+# C of fewer steps is the first part of C: what is proved of a shorter plan holds for the first steps.
+_OF_ANY_LENGTH = (AbstractToeplitz, Tree, Honaker)
 
 Callback = Callable[[int, Mapping[str, float]], Mapping[str, float] | None]
 
@@ -87,14 +93,13 @@ class Run:
         self._part: Part | None = None
         self._plain: dict[nn.Parameter, Tensor] = {}
         self._is_probed = self._is_releasing = False
-        self._phase, self._loops = _Phase.READY, 0
+        self._phase, self._loops, self._process = _Phase.READY, 0, os.getpid()
         self._handles: list[Any] = [
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
         ]
-        for parameter in self._parameters:
-            hook = parameter.register_post_accumulate_grad_hook(self._after_gradient)  # type: ignore[no-untyped-call]
-            self._handles.append(hook)
+        self._watched = set[nn.Parameter]()
+        self._watch()
 
     @property
     def device(self) -> torch.device:
@@ -180,11 +185,24 @@ class Run:
         """
         if not stop_was_independent:
             return self.certificate
-        if not self.steps_taken:
+        steps = self._steps_released()
+        if not steps:
             raise RunError("no step was taken, so nothing was released.")
-        taken = certify(replace(self.plan, steps=self.steps_taken), self.certificate.delta)
-        text = f"the run stopped after {self.steps_taken} steps for a reason that saw none of its results"
-        return replace(taken, assumptions=(*taken.assumptions, text))
+        mechanism = self.plan.known_mechanism()
+        if steps < self.plan.steps and not isinstance(mechanism, _OF_ANY_LENGTH):
+            raise UnsupportedError(
+                f"the noise of {type(mechanism).__name__} depends on the number of steps that were "
+                f"planned: that of a plan of {steps} steps is not what ran. Use run.certificate."
+            )
+        taken = certify(replace(self.plan, steps=steps), self.certificate.delta)
+        text = f"the run stopped after {steps} steps for a reason that saw none of its results"
+        own = (line for line in self.certificate.assumptions if line not in taken.assumptions)
+        return replace(taken, assumptions=(*taken.assumptions, *own, text))
+
+    def _steps_released(self) -> int:
+        """Steps whose results may have been seen: also those after the checkpoint of a resumed run."""
+        begun = self.steps_taken + (self._phase is _Phase.RELEASING)
+        return begun if self._saving is None else max(begun, self._saving.steps_recorded)
 
     def save(self, **others: Any) -> None:
         """Write a checkpoint now; ``others`` are objects with ``state_dict``, such as a scheduler."""
@@ -229,6 +247,13 @@ class Run:
         if self._saving is not None:
             self._saving.close()
 
+    def __reduce_ex__(self, protocol: object) -> Any:
+        """No copies and no pickles: two runs with one key would add the same noise to two gradients."""
+        raise RunError(
+            "a run cannot be copied or pickled: a copy would use its noise again, and a pickle hold its "
+            "key. Copy the model; to go on elsewhere, use checkpoint= and resume=True."
+        )
+
     def __enter__(self) -> "Run":
         """The run itself."""
         return self
@@ -244,14 +269,44 @@ class Run:
         if self._bounds is not None:
             data = self._bounds.enforce(data)
         self._part = part
+        self._plain.clear()
+        self._watch()
         self._guard.hand_out(data)
         self._tape.start()
         return data
+
+    def _watch(self) -> None:
+        """No gradient of the model without noise is left where an optimizer finds it."""
+        # Also of parameters that are not trained: they may be given to an optimizer later, or to another.
+        for parameter in self.model.parameters():
+            if parameter.requires_grad and parameter not in self._watched:
+                hook = parameter.register_post_accumulate_grad_hook(self._after_gradient)  # type: ignore[no-untyped-call]
+                self._handles.append(hook)
+                self._watched.add(parameter)
+
+    def _check_trained(self) -> None:
+        """Raise if the optimizer would move parameters that get no noise."""
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter in self._total.buffer.views:
+                    continue
+                if parameter.requires_grad or parameter.grad is not None:
+                    raise RunError(
+                        f"the optimizer holds a parameter of shape {tuple(parameter.shape)} that this run "
+                        "does not train with noise: it was added or unfrozen since the run began, or has "
+                        "a gradient from before. Freeze it and set its grad to None, or close this run "
+                        "and start another one, which costs a new ε."
+                    )
 
     def _check_can_go_on(self) -> None:
         """Raise if no further step can be part of the plan."""
         if self._phase is _Phase.CLOSED:
             raise RunError("this run is closed: no guarantee covers further steps of it.")
+        if os.getpid() != self._process:
+            raise RunError(
+                "this run belongs to the process that this one was forked from: both would use the same "
+                "noise. Start the run in the process that trains."
+            )
         if self._phase is _Phase.RELEASING:
             raise RunError(
                 "an earlier step was interrupted after its noise was drawn, so it is not known whether its "
@@ -282,6 +337,7 @@ class Run:
 
     def _pending(self) -> Part:
         self._check_can_go_on()
+        self._check_trained()
         if self._part is not None and self._phase is _Phase.READY:
             return self._part
         if self.steps_taken >= self.plan.steps:
@@ -342,13 +398,20 @@ class Run:
             digest = self._total.digest()
             self._team.first(lambda: saving.record(step, digest))
 
-    def _before_update(self, *details: object) -> None:
+    def _before_update(
+        self, optimizer: object, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         if self._is_releasing:
             return
         if not self._after_backward:
             raise RunError(
                 "optimizer.step() outside of run.step(loss) would train without noise. Call run.step(loss) "
                 "only; run.close() gives the optimizer back."
+            )
+        if any(value is not None for value in (*args[1:], *kwargs.values())):
+            raise RunError(
+                "optimizer.step(closure) would compute its gradient again, without noise. Call "
+                "loss.backward(), then optimizer.step()."
             )
         part = self._pending()
         self._forget_gradients()
@@ -388,8 +451,9 @@ class Run:
 
     def _after_gradient(self, parameter: Any) -> None:
         """Sums without clipping, which nobody may use."""
-        if self._after_backward and not self._is_probed:
-            self._plain[parameter] = parameter.grad
+        if self._after_backward and not self._is_probed and parameter in self._total.buffer.views:
+            before = self._plain.get(parameter)  # of a loss in several parts
+            self._plain[parameter] = parameter.grad if before is None else before + parameter.grad
         parameter.grad = None
         if not self._after_backward:
             raise RunError(

@@ -61,6 +61,7 @@ class Saved:
                 "or another program wrote it. Restore the folder from a copy; a new run costs a new ε."
             ) from None  # its words may quote a key
         _check_journal(folder, self.step, last)
+        self._meta["steps_recorded"] = folder.steps_recorded()
 
     def public(self) -> Public:
         """What every process of a run needs: all but the noise and its key."""
@@ -178,6 +179,9 @@ class Saving:
         generator: The run's root generator, in the same process.
         states: What a checkpoint keeps beside the noise.
         asked: What fixed the noise.
+
+    Attributes:
+        steps_recorded: Steps in the journal of a resumed run, also those after its checkpoint.
     """
 
     def __init__(
@@ -191,6 +195,7 @@ class Saving:
         self._folder, self._every = folder, whole("checkpoint_every", every)
         self._generator, self._states, self._asked = generator, states, asked
         self._is_due = False
+        self.steps_recorded = 0
 
     def record(self, step: int, digest: int) -> None:
         """Before noise is added: refuse to add it to another gradient than before a crash."""
@@ -235,6 +240,7 @@ class Saving:
         tensors, meta = public
         try:
             self._states.restore(meta, tensors)
+            self.steps_recorded = meta["steps_recorded"]
             run.go_on(meta["step"], meta["clip_norm"], noise)
         except (KeyError, TypeError) as error:
             raise StateError(

@@ -138,6 +138,21 @@ def make_private(
         data = as_dataset(dataset)
         rows, rule = Rows(len(data), user), clipping_of(clipping)  # type: ignore[arg-type]
         if plan is not None:
+            _check_plan(
+                plan,
+                has_users=rows.users,
+                beside={
+                    "epsilon": epsilon,
+                    "noise_multiplier": noise_multiplier,
+                    "epochs": epochs,
+                    "steps": steps,
+                    "batch_size": batch_size,
+                    "relation": relation,
+                    "n": n,
+                    "extra": tuple(extra) or None,
+                    "clip_norm": None if clip_norm == 1.0 else clip_norm,  # 1 is the default
+                },
+            )
             recipe = Recipe(plan, None, _needed(delta), plan.noise_multiplier, rule)
         else:
             recipe = make_recipe(
@@ -295,13 +310,38 @@ class _Start:
 
 
 def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:
-    lines = ["an example's loss depends on that example alone; this was probed, not proved"]
+    lines = [
+        "an example's loss depends on that example alone; this was probed, not proved",
+        "the model and the optimizer, as they were at the start and with their schedules, hold nothing of "
+        "the data but these steps",
+    ]
+    if certificate.unit == "user":
+        lines.append(
+            "every example of a user is under that user's name, and batches keep the order of their rows"
+        )
     if is_seeded:
         lines.append(
             "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
             "for those who do not know the seed"
         )
     return replace(certificate, assumptions=(*certificate.assumptions, *lines))
+
+
+def _check_plan(plan: Plan, *, has_users: bool, beside: Mapping[str, Any]) -> None:
+    """Raise if a given plan is for other units, or something that it fixes was asked for, too."""
+    if (plan.unit == "user") is not has_users:
+        raise PlanError(
+            f"the plan protects units of kind {plan.unit!r}, but user= was {'' if has_users else 'not '}"
+            "given: users are protected where their examples are drawn and clipped as a whole, and only "
+            "then. Give user= for a plan with unit='user', and for no other one."
+        )
+    fixed = vars(plan) | {"batch_size": round(plan.expected_batch)}
+    for name, value in beside.items():
+        if value is not None and value != fixed.get(name):
+            raise PlanError(
+                f"{name}={value} was given beside plan=, which fixes it otherwise: it would be ignored. "
+                "Leave it out, or make another plan."
+            )
 
 
 def _check_size(plan: Plan, rows: Rows) -> None:

@@ -1,12 +1,14 @@
 """The tensors within nested tuples, lists, dictionaries and data classes."""
 
+from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
-__all__ = ["tensors"]
+__all__ = ["mapped", "tensors"]
 
 
 def tensors(tree: Any) -> list[Tensor]:
@@ -20,3 +22,17 @@ def tensors(tree: Any) -> list[Tensor]:
     if is_dataclass(tree) and not isinstance(tree, type):
         return [tensor for f in fields(tree) for tensor in tensors(getattr(tree, f.name))]
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
+def mapped(change: Callable[[Any], Any], tree: Any) -> Any:
+    """The tree with ``change`` of every leaf."""
+
+    def at(leaf: Any) -> Any:
+        if not is_dataclass(leaf) or isinstance(leaf, type):
+            return change(leaf)
+        other = copy(leaf)
+        for f in fields(leaf):
+            object.__setattr__(other, f.name, mapped(change, getattr(leaf, f.name)))
+        return other
+
+    return tree_map(at, tree)
