@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import antiphon as ap
+from antiphon.mechanisms import AbstractMechanism
 
 DELTA = 1e-5
 BATCH, EPOCHS, CLIP_NORM, RATE = 512, 10, 0.1, 20.0
@@ -55,8 +56,13 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
 
 
 def one(
-    data: tuple[Tensor, ...], epsilon: float, mechanism: str, seed: int, options: argparse.Namespace
-) -> dict[str, object]:
+    data: tuple[Tensor, ...],
+    epsilon: float,
+    mechanism: str | AbstractMechanism,
+    seed: int,
+    options: argparse.Namespace,
+) -> tuple[dict[str, object], AbstractMechanism]:
+    """Train and test once; returns the mechanism, too, so that it is chosen once per ε."""
     x, y, test, labels = data
     torch.manual_seed(seed)
     model = network()
@@ -69,10 +75,9 @@ def one(
     planned = time.perf_counter()
     for images, classes in run.batches():
         run.step(F.cross_entropy(model(images), classes, reduction="none"))
-    return {
+    row = {
         "epsilon": epsilon,
         "certified": run.certificate.epsilon,
-        "asked": mechanism,
         "mechanism": str(run.plan.mechanism),
         "noise_multiplier": run.plan.noise_multiplier,
         "seed": seed,
@@ -83,6 +88,7 @@ def one(
         "seconds_to_plan": round(planned - began, 1),
         "seconds_to_train": round(time.perf_counter() - planned, 1),
     }
+    return row, run.plan.known_mechanism()
 
 
 def main() -> None:
@@ -101,8 +107,10 @@ def main() -> None:
     data = load(options.folder)
     for epsilon in options.epsilon:
         for mechanism in options.mechanism:
+            chosen: str | AbstractMechanism = mechanism
             for seed in range(options.first_seed, options.first_seed + options.seeds):
-                print(json.dumps(one(data, epsilon, mechanism, seed, options)), flush=True)
+                row, chosen = one(data, epsilon, chosen, seed, options)
+                print(json.dumps({"asked": mechanism} | row), flush=True)
 
 
 if __name__ == "__main__":
