@@ -51,3 +51,7 @@ def test_no_sum_of_as_many_exponentials_has_a_much_smaller_largest_error(T, term
 def test_a_sum_needs_a_term():
     with pytest.raises(PlanError, match="at least one term"):
         fit_inverse_square_root(10, 0)
+
+
+def test_a_search_that_runs_astray_starts_again():
+    assert errors(60, 8).max() < 1e-4  # the first start loses all but one term

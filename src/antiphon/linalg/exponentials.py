@@ -18,6 +18,8 @@ __all__ = ["fit_inverse_square_root", "reciprocal"]
 
 _POINTS = 400
 _ROUNDS = 25
+# Fastest rate, and slowest rate times T, from which the search starts; the next if it runs astray.
+_SPANS = (1.5, 0.7), (1.2, 0.9), (2.0, 0.5), (1.0, 1.2)
 # No rate above 20 (e^-20 is 0 beside the others) and no scale above 1: keeps exp() in range.
 _LARGEST = 20.0, 1.0
 # No rate below 0.001/T (as good as constant over T steps) and no scale of 0: keeps decays below 1.
@@ -75,29 +77,53 @@ def fit_inverse_square_root(T: int, terms: int) -> tuple[Series, Series]:
         by_rate = -E * np.outer(t - 1, unpack(p)[0])
         return weight[:, None] * np.concatenate([by_rate, E], axis=1)
 
-    rates = np.geomspace(1.5, 0.7 / T, terms)
-    # c_t ≈ t^(-1/2)/√π = (1/π) ∫ √r e^(-rt) d(log r), as a sum over the rates. (Starting from a least-
-    # squares fit instead leaves some scales at 0, and their terms go astray.)
-    start = (
-        np.sqrt(rates) * np.exp(-rates) * math.log(1.5 * T / 0.7) / (math.pi * max(1, terms - 1))
-    )
-    p = np.log(np.concatenate([rates, start]))
-    best, smallest, lawson = p, np.inf, np.full(len(t), 1 / len(t))
-    for _ in range(_ROUNDS):
-        p = least_squares(
-            residual, p, jacobian, method="lm", max_nfev=200, args=(np.sqrt(lawson),)
-        ).x
-        error = np.abs(residual(p, np.ones(len(t))))
-        if error.max() < smallest:
-            best, smallest = p, error.max()
-        if error.max() < 1e-13:
+    def largest_error(p: Series) -> float:
+        return float(np.abs(residual(p, np.ones(len(t)))).max())
+
+    best = start = _start(T, terms, *_SPANS[0])
+    for span in _SPANS:
+        found = _minimax(residual, jacobian, _start(T, terms, *span), len(t))
+        best = min(best, found, key=largest_error)
+        # From some starts the search runs astray, to terms that are as good as gone.
+        if largest_error(best) < 0.5 * largest_error(start):
             break
-        lawson = np.maximum(lawson * error / (lawson @ error), 1e-12)
     one = np.ones(len(t))
     best = _exchange(lambda p: residual(p, one), lambda p: jacobian(p, one), best)
     rates, scales = unpack(best)
     order = np.argsort(-rates)
     return scales[order], np.exp(-rates[order])
+
+
+def _start(T: int, terms: int, fast: float, slow: float) -> Series:
+    """Logarithms of rates from ``fast`` to ``slow`` / T, and of scales for them.
+
+    c_t ≈ t^(-1/2)/√π = (1/π) ∫ √r e^(-rt) d(log r), as a sum over the rates. (Starting from a least-
+    squares fit instead leaves some scales at 0, and their terms go astray.)
+    """
+    rates = np.geomspace(fast, slow / T, terms)
+    width = math.log(fast * T / slow) / (math.pi * max(1, terms - 1))
+    return np.log(np.concatenate([rates, np.sqrt(rates) * np.exp(-rates) * width]))
+
+
+def _minimax(
+    residual: Callable[[Series, Series], Series],
+    jacobian: Callable[[Series, Series], NDArray[np.float64]],
+    p: Series,
+    points: int,
+) -> Series:
+    """Least squares again and again, with more weight where the error is large (Lawson, 1961)."""
+    best, smallest, lawson = p, np.inf, np.full(points, 1 / points)
+    for _ in range(_ROUNDS):
+        p = least_squares(
+            residual, p, jacobian, method="lm", max_nfev=200, args=(np.sqrt(lawson),)
+        ).x
+        error = np.abs(residual(p, np.ones(points)))
+        if error.max() < smallest:
+            best, smallest = p, error.max()
+        if error.max() < 1e-13:
+            break
+        lawson = np.maximum(lawson * error / (lawson @ error), 1e-12)
+    return best
 
 
 def _exchange(
