@@ -18,6 +18,7 @@ from oracles.runs import (
     try_to_resume,
 )
 from torch import nn
+from training.small import private, train
 
 from antiphon.errors import AntiphonError, LedgerError, PlanError, StateError, UnsupportedError
 from antiphon.events import GaussianRelease
@@ -469,3 +470,11 @@ def test_what_is_exported_shown_or_said_holds_no_secret(tmp_path):
     model.load_state_dict(tensors)
     assert_same_bits(dict(model.state_dict()), job.left["weights"])
     assert not any(name.startswith(("noise", "ambient", "states")) for name in tensors)
+
+
+def test_a_closed_run_can_still_be_exported(tmp_path):
+    run = train(private(checkpoint=tmp_path / "run", steps=3))
+    run.close()
+    run.export(tmp_path / "model.safetensors")
+    assert (tmp_path / "model.safetensors").exists()
+    run.close()  # twice is once

@@ -263,9 +263,13 @@ class Saving:
             self._folder.sync()
 
     def close(self) -> None:
-        """Let go of the folder."""
-        if self._folder is not None:
-            self._folder.close()
+        """Let go of the folder, with everything on the disk: what is shown later is covered."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            try:
+                folder.sync()
+            finally:
+                folder.close()
 
 
 def export_run(run: "Run", path: Path) -> None:
