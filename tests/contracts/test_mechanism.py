@@ -166,6 +166,17 @@ def test_strides_do_not_change_the_noise(name, donate, T=9):
 
 
 @every
+def test_what_a_donated_step_returned_may_be_overwritten(name, T=12):
+    # A run adds the gradients to it in place; a mechanism that kept it would add them to later noise.
+    mechanism, z = MECHANISMS[name], white(T, 3)
+    expected, state = stream(mechanism, z, T), mechanism.init(z[0], T)
+    for row, white_row in zip(expected, z, strict=True):
+        x, state = mechanism.correlate(white_row.clone(), state, donate=True)
+        assert torch.equal(x, row)
+        x.fill_(torch.nan)
+
+
+@every
 def test_correlate_changes_neither_the_white_noise_nor_the_state(name, T=9):
     mechanism, z = MECHANISMS[name], white(T, 3)
     before, state = z.clone(), mechanism.init(z[0], T)

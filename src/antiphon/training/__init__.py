@@ -3,10 +3,13 @@
 from antiphon.training.clipping import AbstractClipping, Adaptive, Automatic, Flat, PerLayer
 from antiphon.training.engine import PrivacyEngine, PrivateLoader
 from antiphon.training.folder import read_export
+from antiphon.training.private_sum import VOTE, VOTES
 from antiphon.training.run import Run
 from antiphon.training.start import make_private
 
 __all__ = [
+    "VOTE",
+    "VOTES",
     "AbstractClipping",
     "Adaptive",
     "Automatic",

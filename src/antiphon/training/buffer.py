@@ -77,11 +77,10 @@ class Buffer:
             votes = clipping.votes(squared, clip_norm).sum() * scale
             self.votes += votes.to(self.flat.dtype)
 
-    def deliver(self) -> None:
-        """Make copies of the parts the gradients of their parameters."""
-        # Copies: who keeps a gradient must not see the next step's sum in it, which has no noise yet.
-        for parameter, view in self.views.items():
-            parameter.grad = view.to(parameter.dtype, copy=True)
+    def deliver(self, released: Tensor) -> None:
+        """Make the parts of a tensor like ``flat`` the gradients of their parameters."""
+        for parameter, part in zip(self.parameters, self.slices, strict=True):
+            parameter.grad = released[part].view(parameter.shape).to(parameter.dtype)
 
     def digest(self) -> int:
         """64 bits of a hash of every bit of the sum."""

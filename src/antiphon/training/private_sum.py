@@ -74,21 +74,25 @@ class PrivateSum:
     @torch.no_grad()
     def release(self, step: int) -> None:
         """Add the noise of ``step`` and make the result the parameters' gradients: it may be seen then."""
-        flat = self.buffer.flat
-        if self.noise is not None:
+        scales, flat = self._scales(), self.buffer.flat
+        if self.noise is None:
+            released = flat.clone()
+        else:
             if self.noise.step != step:
                 raise StateError(
                     f"the noise of step {self.noise.step} comes next, not that of step {step}: the run was "
                     "interrupted within a step. Resume it from its checkpoint."
                 )
+            # The noise's own memory takes the sum up: one copy of all gradients less.
             with exactly():
-                row = self.noise.draw()
-            for part, scale in self._scales():
-                flat[part].add_(row[part], alpha=scale / self._plan.expected_batch)
-        self._team.add_up(flat)
+                released = self.noise.draw()
+            for part, scale in scales:
+                share = scale / self._plan.expected_batch
+                torch.add(flat[part], released[part], alpha=share, out=released[part])
+        self._team.add_up(released)
         if isinstance(self._clipping, Adaptive):
-            self.clip_norm = self._clipping.next_norm(self.clip_norm, float(self.buffer.votes))
-        self.buffer.deliver()
+            self.clip_norm = self._clipping.next_norm(self.clip_norm, float(released[-1]))
+        self.buffer.deliver(released)
 
     def _scales(self) -> list[tuple[slice, float]]:
         """Parts of the flat sum, with the standard deviation of their white noise."""
