@@ -1,5 +1,6 @@
-"""Lower bounds on ε and μ from experiments: what a mechanism surely leaks."""
+"""Attacks on what is certified: lower bounds on ε from real runs, beside the proved upper bound."""
 
+from antiphon.auditing.attack import Attack
 from antiphon.auditing.bounds import (
     TradeOffBand,
     binomial_lower,
@@ -9,25 +10,48 @@ from antiphon.auditing.bounds import (
     trade_off_band,
 )
 from antiphon.auditing.curve import AbstractCurve, GaussianCurve, PointCurve
-from antiphon.auditing.one_run import (
+from antiphon.auditing.instance import Instance, canaries, worst_case
+from antiphon.auditing.one_run import one_run
+from antiphon.auditing.one_run_bounds import (
     epsilon_from_one_run,
     guesses_for,
     is_refuted,
     mu_from_one_run,
 )
+from antiphon.auditing.report import AuditReport, audit
+from antiphon.auditing.result import Audit
+from antiphon.auditing.trainer import Trainer, Transcript, train
+from antiphon.auditing.two_world import Worlds, play, two_world
+from antiphon.auditing.whiteness import Whiteness, whiteness
 
 __all__ = [
     "AbstractCurve",
+    "Attack",
+    "Audit",
+    "AuditReport",
     "GaussianCurve",
+    "Instance",
     "PointCurve",
     "TradeOffBand",
+    "Trainer",
+    "Transcript",
+    "Whiteness",
+    "Worlds",
+    "audit",
     "binomial_lower",
     "binomial_upper",
+    "canaries",
     "epsilon_from_one_run",
     "epsilon_from_rates",
     "guesses_for",
     "is_refuted",
     "mu_from_guesses",
     "mu_from_one_run",
+    "one_run",
+    "play",
     "trade_off_band",
+    "train",
+    "two_world",
+    "whiteness",
+    "worst_case",
 ]

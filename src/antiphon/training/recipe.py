@@ -42,6 +42,7 @@ class Recipe:
         noise_multiplier: The noise, if it is given.
         clipping: How gradients are shortened.
         tight: Whether Monte Carlo accountants may take three times as long.
+        proved: The certificate of the plan, if there is one already.
     """
 
     plan: Plan
@@ -50,10 +51,13 @@ class Recipe:
     noise_multiplier: float | None
     clipping: AbstractClipping
     tight: bool = False
+    proved: Certificate | None = None
 
     def certified(self) -> tuple[Plan, Certificate]:
         """The plan with its noise, and what is proved of exactly that plan."""
         plan = self.plan
+        if self.proved is not None:
+            return plan, self.proved
         if plan.blocks:
             return plan, certify(plan, self.delta, tight=self.tight)
         if self.epsilon is not None:

@@ -54,7 +54,7 @@ def make_private(
     user: Any = None,
     n: int | None = None,
     extra: Sequence[Event] = (),
-    plan: Plan | None = None,
+    plan: Plan | Certificate | None = None,
     tight: bool = False,
     max_batch: int | None = None,
     loading: Mapping[str, Any] | None = None,
@@ -95,7 +95,8 @@ def make_private(
             drawn as a whole, and the mean gradient of a user's examples is clipped.
         n: Public nominal number of units; unless given, that of the data, which is then public.
         extra: Releases beside training, paid for in the certificate.
-        plan: A plan with its noise, in place of all that a plan holds.
+        plan: A plan with its noise, in place of all that a plan holds; or the certificate of one, which
+            is then not proved again.
         tight: Let Monte Carlo accountants take three times as long for a little less noise.
         max_batch: Most examples that are computed together; the result is the same for any.
         loading: Options of the `DataLoader` that reads the rows, such as ``num_workers``.
@@ -137,6 +138,10 @@ def make_private(
         buffer = Buffer(trained(model, optimizer))
         data = as_dataset(dataset)
         rows, rule = Rows(len(data), user), clipping_of(clipping)  # type: ignore[arg-type]
+        proved = plan if isinstance(plan, Certificate) else None
+        if isinstance(plan, Certificate):
+            delta = _same_delta(plan, delta)
+            plan = plan.plan
         if plan is not None:
             _check_plan(
                 plan,
@@ -153,7 +158,7 @@ def make_private(
                     "clip_norm": None if clip_norm == 1.0 else clip_norm,  # 1 is the default
                 },
             )
-            recipe = Recipe(plan, None, _needed(delta), plan.noise_multiplier, rule)
+            recipe = Recipe(plan, None, _needed(delta), plan.noise_multiplier, rule, proved=proved)
         else:
             recipe = make_recipe(
                 n=rows.count if n is None else n,
@@ -324,7 +329,8 @@ def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:
             "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
             "for those who do not know the seed"
         )
-    return replace(certificate, assumptions=(*certificate.assumptions, *lines))
+    new = (line for line in lines if line not in certificate.assumptions)
+    return replace(certificate, assumptions=(*certificate.assumptions, *new))
 
 
 def _check_plan(plan: Plan, *, has_users: bool, beside: Mapping[str, Any]) -> None:
@@ -351,6 +357,15 @@ def _check_size(plan: Plan, rows: Rows) -> None:
             f"the plan is for {plan.n} units and the data has {rows.count}; {plan.sampling} gives batches "
             "by row, so they must be equal."
         )
+
+
+def _same_delta(certificate: Certificate, delta: float | None) -> float:
+    if delta not in (None, certificate.delta):
+        raise PlanError(
+            f"the certificate is for δ = {certificate.delta:g}, but delta={delta} was asked for. Leave "
+            "delta out, or certify the plan for it."
+        )
+    return certificate.delta
 
 
 def _needed(delta: float | None) -> float:

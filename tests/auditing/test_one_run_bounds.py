@@ -20,7 +20,7 @@ from antiphon.auditing import (
     is_refuted,
     mu_from_one_run,
 )
-from antiphon.auditing.one_run import least_mass, point_tail
+from antiphon.auditing.one_run_bounds import least_mass, point_tail
 from antiphon.errors import PlanError
 
 

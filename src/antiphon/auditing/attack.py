@@ -1,0 +1,95 @@
+"""From what a run released to one score for every canary."""
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.auditing.instance import Instance
+from antiphon.auditing.scores import law_of, log_ratio_hidden, log_ratio_known
+from antiphon.auditing.trainer import Transcript
+from antiphon.certificate import Certificate
+from antiphon.relations import Relation
+from antiphon.training import VOTES
+
+__all__ = ["Attack"]
+
+Array = NDArray[np.float64]
+
+# Proofs that hold for every pattern of participation by itself: an attacker may know it.
+_GIVEN_PATTERN = ("gaussian", "conditioned")
+
+
+@final
+class Attack:
+    """The best score that is known for what a certificate promises.
+
+    Args:
+        certificate: The claim: the attack decodes with its plan's encoder, and uses the batches only where
+            the proof holds for those who know them.
+
+    Attributes:
+        certificate: The claim.
+        plan: Its plan.
+        is_gaussian: Whether the claim is a Gaussian curve as a whole.
+        knows_batches: Whether the attacker is told who was in which batch.
+    """
+
+    def __init__(self, certificate: Certificate) -> None:
+        self.certificate, self.plan = certificate, certificate.plan
+        self.is_gaussian = certificate.route == "gaussian"
+        self.knows_batches = certificate.route in _GIVEN_PATTERN
+        self._coins = np.random.default_rng(0)
+        self._encoder: Array = self.plan.known_mechanism().encoder(self.plan.steps)
+
+    def scores(self, instance: Instance, transcript: Transcript) -> Array:
+        """Log-likelihood ratios of present to absent, one for each canary."""
+        stream, noise = self._combined(instance, transcript)
+        seen = self._seen(instance, transcript) if self.knows_batches else None
+        if instance.others:
+            stream = stream - instance.others
+        white = self._encoder @ stream
+        if seen is not None:
+            return log_ratio_known(
+                self._encoder, white, seen, noise, instance.present, instance.absent
+            )
+        return log_ratio_hidden(
+            self._encoder, white, law_of(self.plan), noise, instance.present, instance.absent
+        )
+
+    def _combined(self, instance: Instance, transcript: Transcript) -> tuple[Array, float]:
+        """One stream out of those of all blocks, weighed by their precision; and its noise."""
+        plan = self.plan
+        if not plan.blocks:
+            return transcript.streams[0], plan.known_noise()
+        streams, noises = list(transcript.streams), [b.noise_multiplier for b in plan.blocks]
+        if plan.blocks[-1].name == VOTES:
+            alone = instance.places == 1 and Relation.of(plan.relation) is Relation.ADD_REMOVE
+            if not alone:  # canaries of one run share the votes: they say little about each
+                return streams[0], noises[0]
+            streams[1] = streams[1] + self._others(instance, transcript)[:, None]
+        weights = np.array(noises) ** -2.0
+        total = sum(w * s for w, s in zip(weights, streams, strict=True)) / weights.sum()
+        return np.asarray(total), float(weights.sum() ** -0.5)
+
+    def _others(self, instance: Instance, transcript: Transcript) -> Array:
+        """How many of each batch are not the canary: ghosts, which vote for a smaller clip norm."""
+        own = instance.row_of[0]
+        return np.array([float((rows != own).sum()) for rows in transcript.rows])
+
+    def _seen(self, instance: Instance, transcript: Transcript) -> Array:
+        """Steps by canaries: who took part, or would have, had it been there."""
+        seen = np.zeros((self.plan.steps, len(instance.row_of)))
+        missing = np.flatnonzero(instance.row_of < 0)
+        if len(missing):
+            # Neighbours differ in a record with given batches: one that is not there gets them from here.
+            rates = law_of(self.plan).rates
+            groups = self._coins.integers(len(rates), size=len(missing))
+            seen[:, missing] = self._coins.random((len(seen), len(missing))) < rates[groups].T
+        canary_of = np.full(max(len(instance.place), 1), -1)
+        there = instance.row_of >= 0
+        canary_of[instance.row_of[there]] = np.flatnonzero(there)
+        for step, rows in enumerate(transcript.rows[: self.plan.steps]):
+            canaries = canary_of[rows]
+            seen[step, canaries[canaries >= 0]] = 1.0
+        return seen

@@ -1,0 +1,138 @@
+"""Data sets and models whose gradients are chosen: what an attacker would plant, as real rows.
+
+The loss of a row is s·w[k]: its gradient is s in place k and nothing else, whatever the weights. Rows are
+longer than the clip norm by `LONG`, so that clipping is attacked, too, and all else of the trainer runs as
+it does for anyone.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from antiphon.errors import UnsupportedError
+from antiphon.plan import Plan
+from antiphon.relations import Relation
+from antiphon.sampling import FixedSize
+from antiphon.training import VOTES
+
+__all__ = ["LONG", "Instance", "Lookup", "canaries", "worst_case"]
+
+LONG = 10.0  # norm of a canary's gradient before clipping, in clip norms
+
+Coins = NDArray[np.bool_]
+
+
+@final
+@dataclass(frozen=True)
+class Instance:
+    """Rows of a data set, and what the attacker knows of them.
+
+    Attributes:
+        place: Place of each row's gradient.
+        size: Sign of each row's gradient: +1, -1, or 0 for a ghost that adds nothing.
+        places: Number of places: the parameters of the model.
+        row_of: Row of each canary; -1 if it was left out. Their places are 0, 1, 2, ...
+        present: What a canary that is in adds, in clip norms, beside what the others add.
+        absent: The same of one that is out.
+        others: What all rows but the canary's add to a full batch's place (fixed-size batches only).
+    """
+
+    place: NDArray[np.int64]
+    size: NDArray[np.float64]
+    places: int
+    row_of: NDArray[np.int64]
+    present: float = 1.0
+    absent: float = 0.0
+    others: float = 0.0
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """The rows as a trainer gets them."""
+        return torch.from_numpy(self.place), torch.from_numpy(self.size).float()
+
+
+@final
+class Lookup(nn.Module):
+    """A model whose output for a row is the weights in the row's place, one in every layer.
+
+    Args:
+        places: Number of places.
+        layers: Names of the layers; each gets the same gradient.
+    """
+
+    def __init__(self, places: int, layers: tuple[str, ...] = ("weight",)) -> None:
+        super().__init__()
+        self._tables = []
+        for name in layers:
+            *path, last = name.split(".")
+            parent: nn.Module = self
+            for part in path:
+                if not hasattr(parent, part):
+                    parent.add_module(part, nn.Module())
+                parent = getattr(parent, part)
+            table = nn.Embedding(places, 1)
+            parent.add_module(last, table)
+            self._tables.append(table)
+
+    def forward(self, place: Tensor) -> Tensor:
+        """One number for each row and layer."""
+        return torch.cat([table(place) for table in self._tables], 1)
+
+
+def layers_of(plan: Plan) -> tuple[str, ...]:
+    """Names of the layers that a plan clips one by one, or of the only one."""
+    names = tuple(block.name for block in plan.blocks if block.name != VOTES)
+    return names if plan.blocks and VOTES not in {b.name for b in plan.blocks} else ("weight",)
+
+
+def canaries(plan: Plan, coins: Coins) -> Instance:
+    """One canary for each coin, in directions of its own, in or out as the coins say."""
+    relation, count = Relation.of(plan.relation), len(coins)
+    place = np.arange(count)
+    if relation is Relation.ADD_REMOVE:
+        kept = np.flatnonzero(coins)
+        row_of = np.full(count, -1)
+        row_of[kept] = np.arange(len(kept))
+        return Instance(kept, np.ones(len(kept)), count, row_of)
+    absent = -1.0 if relation is Relation.REPLACE_ONE else 0.0
+    size = np.where(coins, 1.0, absent)
+    ghosts = 0 if plan.sampling.own_coin else plan.n - count
+    if ghosts < 0:
+        raise UnsupportedError(
+            f"{plan.sampling} gives batches by row, so there can be no more canaries than the plan's "
+            f"{plan.n} records; got {count}."
+        )
+    return Instance(
+        np.concatenate([place, np.zeros(ghosts, dtype=np.int64)]),
+        np.concatenate([size, np.zeros(ghosts)]),
+        count,
+        place,
+        absent=absent,
+    )
+
+
+def worst_case(plan: Plan, is_in: bool) -> Instance:
+    """The data set of one world: a record, or what stands in its place, among rows that give it away.
+
+    In batches of fixed size all others have the opposite gradient, so that a batch without the record
+    shows: its sum is -b, against 2 - b with the record and 1 - b with its ghost. Elsewhere others add
+    nothing. In an order that is fixed, the record is the first.
+    """
+    relation = Relation.of(plan.relation)
+    absent = -1.0 if relation is Relation.REPLACE_ONE else 0.0
+    if isinstance(plan.sampling, FixedSize):
+        others = np.full(plan.n - 1, -1.0)
+        size = np.concatenate([[1.0 if is_in else absent], others])
+        place = np.zeros(plan.n, dtype=np.int64)
+        return Instance(
+            place, size, 1, np.zeros(1, np.int64), 2.0, 1.0 + absent, -plan.expected_batch
+        )
+    ghosts = 1 if plan.sampling.own_coin else plan.n - 1
+    sizes = np.zeros(ghosts + 1)
+    sizes[0] = 1.0 if is_in else absent
+    if relation is Relation.ADD_REMOVE and not is_in:
+        return Instance(np.zeros(ghosts, np.int64), sizes[1:], 1, np.full(1, -1))
+    return Instance(np.zeros(ghosts + 1, np.int64), sizes, 1, np.zeros(1, np.int64), absent=absent)

@@ -1,0 +1,91 @@
+"""Is the noise what the plan says? Its covariance, from one run on data that adds nothing.
+
+Decoded by the encoder, what a run without signal releases is white noise of the plan's scale: w_t = ςz_t.
+Its size is tested by Σ w²/σ² (chi-squared), its independence by the correlation of every two steps over all
+places (nearly normal over thousands of places). This owns the mistakes that no attack with a fixed score
+sees, such as noise that is used twice; a clip or a certificate that is wrong it does not see.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import chi2
+
+from antiphon.auditing.instance import Instance
+from antiphon.auditing.trainer import Trainer, train
+from antiphon.certificate import Certificate
+from antiphon.checks import whole
+from antiphon.training import VOTES
+
+__all__ = ["Whiteness", "whiteness"]
+
+_NUMBERS = 4e6
+
+
+@final
+@dataclass(frozen=True)
+class Whiteness:
+    """How well the decoded noise of a run agrees with white noise of the plan's scale.
+
+    Attributes:
+        scale: Its standard deviation, 1 if it is as planned.
+        correlation: The largest correlation, in absolute value, between two steps.
+        p_value: Chance of a result at least as far off, if the noise is as planned (Bonferroni over the
+            scale and all pairs of steps, over all blocks).
+        places: Numbers released at every step.
+    """
+
+    scale: float
+    correlation: float
+    p_value: float
+    places: int
+
+
+def whiteness(
+    certificate: Certificate,
+    *,
+    places: int | None = None,
+    seed: int = 0,
+    trainer: Trainer = train,
+) -> Whiteness:
+    """Compare the noise of one run with the plan's.
+
+    Args:
+        certificate: The claim, with its plan.
+        places: Parameters of the model that is trained; unless given, as many as fit, at least 1,000.
+        seed: Of the noise.
+        trainer: What is tested; unless given, the trainer that everyone uses.
+
+    Guarantee:
+        For noise as planned the p-value is at most p with probability p, up to the normal approximation of
+        a correlation over ``places`` numbers.
+    """
+    plan = certificate.plan
+    count = whole("places", places or min(100_000, max(1000, int(_NUMBERS / plan.steps))))
+    rows = 2 if plan.sampling.own_coin else plan.n
+    ghosts = Instance(np.zeros(rows, np.int64), np.zeros(rows), count, np.empty(0, np.int64))
+    streams = trainer(certificate, ghosts, seed).streams
+    noises = [block.noise_multiplier for block in plan.blocks] or [plan.known_noise()]
+    if plan.blocks and plan.blocks[-1].name == VOTES:  # one place, and votes of the ghosts in it
+        streams, noises = streams[:1], noises[:1]
+    encoder = plan.known_mechanism().encoder(plan.steps)
+    found = [_test(encoder @ s / noise) for s, noise in zip(streams, noises, strict=True)]
+    scale, correlation, p_value = max(found, key=lambda test: -test[2])
+    return Whiteness(scale, correlation, min(1.0, len(found) * p_value), count)
+
+
+def _test(white: np.ndarray) -> tuple[float, float, float]:
+    """Scale, largest correlation and p-value of what should be independent standard normal numbers."""
+    steps, places = white.shape
+    total = float((white**2).sum())
+    by_scale = 2 * min(chi2.cdf(total, white.size), chi2.sf(total, white.size))
+    # Divided by the plan's scale, not by the noise's own: a scale that is off is seen above.
+    inner = np.tril(white @ white.T, -1) / math.sqrt(places)
+    largest = float(np.abs(inner).max()) if steps > 1 else 0.0
+    pairs = steps * (steps - 1) / 2
+    by_pairs = 2 * pairs * float(ndtr(-largest))
+    p_value = float(min(1.0, 2 * min(by_scale, by_pairs if pairs else 1.0)))
+    return math.sqrt(total / white.size), largest / math.sqrt(places), p_value
