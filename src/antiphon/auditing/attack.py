@@ -45,17 +45,15 @@ class Attack:
     def scores(self, instance: Instance, transcript: Transcript) -> Array:
         """Log-likelihood ratios of present to absent, one for each canary."""
         stream, noise = self._combined(instance, transcript)
-        seen = self._seen(instance, transcript) if self.knows_batches else None
-        if instance.others:
-            stream = stream - instance.others
-        white = self._encoder @ stream
-        if seen is not None:
-            return log_ratio_known(
-                self._encoder, white, seen, noise, instance.present, instance.absent
-            )
-        return log_ratio_hidden(
-            self._encoder, white, law_of(self.plan), noise, instance.present, instance.absent
-        )
+        # As long as what was released, should that be more than was planned.
+        encoder = self._encoder
+        if len(stream) != len(encoder):
+            encoder = self.plan.known_mechanism().encoder(len(stream))
+        white = encoder @ (stream - instance.others)
+        sizes = (noise, instance.present, instance.absent)
+        if self.knows_batches:
+            return log_ratio_known(encoder, white, self._seen(instance, transcript), *sizes)
+        return log_ratio_hidden(encoder, white, law_of(self.plan, len(stream)), *sizes)
 
     def _combined(self, instance: Instance, transcript: Transcript) -> tuple[Array, float]:
         """One stream out of those of all blocks, weighed by their precision; and its noise."""
@@ -79,17 +77,17 @@ class Attack:
 
     def _seen(self, instance: Instance, transcript: Transcript) -> Array:
         """Steps by canaries: who took part, or would have, had it been there."""
-        seen = np.zeros((self.plan.steps, len(instance.row_of)))
+        seen = np.zeros((len(transcript.rows), len(instance.row_of)))
         missing = np.flatnonzero(instance.row_of < 0)
         if len(missing):
             # Neighbours differ in a record with given batches: one that is not there gets them from here.
-            rates = law_of(self.plan).rates
+            rates = law_of(self.plan, len(seen)).rates
             groups = self._coins.integers(len(rates), size=len(missing))
             seen[:, missing] = self._coins.random((len(seen), len(missing))) < rates[groups].T
         canary_of = np.full(max(len(instance.place), 1), -1)
         there = instance.row_of >= 0
         canary_of[instance.row_of[there]] = np.flatnonzero(there)
-        for step, rows in enumerate(transcript.rows[: self.plan.steps]):
+        for step, rows in enumerate(transcript.rows):
             canaries = canary_of[rows]
             seen[step, canaries[canaries >= 0]] = 1.0
         return seen

@@ -19,7 +19,7 @@ from antiphon.relations import Relation
 from antiphon.sampling import FixedSize
 from antiphon.training import VOTES
 
-__all__ = ["LONG", "Instance", "Lookup", "canaries", "worst_case"]
+__all__ = ["LONG", "Instance", "Lookup", "canaries", "layers_of", "worst_case"]
 
 LONG = 10.0  # norm of a canary's gradient before clipping, in clip norms
 

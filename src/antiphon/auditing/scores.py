@@ -24,20 +24,13 @@ from scipy.special import expit, logsumexp, xlogy
 from antiphon.plan import Plan
 from antiphon.sampling import BallsInBins, CyclicPoisson, FixedSize, Poisson
 
-__all__ = ["Law", "decoded", "law_of", "log_ratio_hidden", "log_ratio_known"]
+__all__ = ["Law", "law_of", "log_ratio_hidden", "log_ratio_known"]
 
 Array = NDArray[np.float64]
 
 _MOST_PATTERNS = 4096
 _SWEEPS = 12  # of mean field
 _CHUNK = 2**24  # numbers at a time
-
-
-def decoded(plan: Plan, stream: Array) -> Array:
-    """Cx: the released sums with their noise made white."""
-    encoder: Array = plan.known_mechanism().encoder(plan.steps)
-    found: Array = encoder @ stream
-    return found
 
 
 def log_ratio_known(
@@ -79,7 +72,7 @@ class Law:
         rows, logs = [], []
         for rates, number in zip(self.rates, free, strict=True):
             open_steps = (rates > 0) & (rates < 1)
-            coins = np.array(list(product((0.0, 1.0), repeat=int(number)))).reshape(-1, number)
+            coins = np.array(list(product((0.0, 1.0), repeat=int(number)))).reshape(2**number, -1)
             found = np.tile(rates, (len(coins), 1))
             found[:, open_steps] = coins
             chance = np.where(coins > 0, rates[open_steps], 1 - rates[open_steps])
@@ -88,20 +81,20 @@ class Law:
         return np.concatenate(rows), np.concatenate(logs)
 
 
-def law_of(plan: Plan) -> Law:
-    """How a canary's steps are drawn if the attacker does not know them."""
-    steps = np.arange(plan.steps)
+def law_of(plan: Plan, length: int) -> Law:
+    """How a canary's steps are drawn, for those who do not know them, in a stream of this length."""
+    steps = np.arange(length)
     match plan.sampling:
         case Poisson(rate):
-            return Law(np.full((1, plan.steps), rate))
+            return Law(np.full((1, length), rate))
         case FixedSize(batch):
-            return Law(np.full((1, plan.steps), batch / plan.n))
+            return Law(np.full((1, length), batch / plan.n))
         case BallsInBins(bins):
             return Law((steps % bins == np.arange(bins)[:, None]).astype(float))
         case CyclicPoisson(rate, cycle):
             return Law(rate * (steps % cycle == np.arange(cycle)[:, None]))
-    # Orders that are shuffled again and again: as if every step were a coin of its own.
-    return Law(np.full((1, plan.steps), min(1.0, plan.expected_batch / plan.n)))
+    # Orders that are shuffled: as if every step were a coin of its own.
+    return Law(np.full((1, length), min(1.0, plan.expected_batch / plan.n)))
 
 
 def log_ratio_hidden(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -38,13 +38,22 @@ class Transcript:
 Trainer = Callable[[Certificate, Instance, int], Transcript]
 
 
-def train(certificate: Certificate, instance: Instance, seed: int) -> Transcript:
+def train(
+    certificate: Certificate,
+    instance: Instance,
+    seed: int,
+    *,
+    steps: int | None = None,
+    **options: Any,
+) -> Transcript:
     """A run of `antiphon.make_private` on the instance.
 
     Args:
         certificate: Of the plan that runs.
         instance: Its data.
         seed: Of noise and batches.
+        steps: Stop after so many steps; unless given, after all.
+        options: Of `antiphon.make_private`, such as ``checkpoint``.
     """
     plan = certificate.plan
     model = Lookup(instance.places, layers_of(plan))
@@ -58,9 +67,10 @@ def train(certificate: Certificate, instance: Instance, seed: int) -> Transcript
     clipping = Adaptive() if has_votes else PerLayer() if plan.blocks else "flat"
     with make_private(
         model, optimizer, (place, size), plan=certificate, seed=seed, user=users, clipping=clipping,
+        **options,
     ) as run:  # fmt: skip
         recorder = _Recorder(plan, run, optimizer)
-        for places, sizes in run.batches(show=False):
+        for places, sizes in run.batches(steps, show=False):
             # Longer than any bound, in every layer by itself.
             run.step((model(places) * sizes[:, None]).sum(1) * LONG * recorder.longest)
     source = Generator.seeded(seed).spawn("sampling")

@@ -67,13 +67,15 @@ def whiteness(
     count = whole("places", places or min(100_000, max(1000, int(_NUMBERS / plan.steps))))
     rows = 2 if plan.sampling.own_coin else plan.n
     ghosts = Instance(np.zeros(rows, np.int64), np.zeros(rows), count, np.empty(0, np.int64))
-    streams = trainer(certificate, ghosts, seed).streams
-    noises = [block.noise_multiplier for block in plan.blocks] or [plan.known_noise()]
-    if plan.blocks and plan.blocks[-1].name == VOTES:  # one place, and votes of the ghosts in it
-        streams, noises = streams[:1], noises[:1]
-    encoder = plan.known_mechanism().encoder(plan.steps)
-    found = [_test(encoder @ s / noise) for s, noise in zip(streams, noises, strict=True)]
-    scale, correlation, p_value = max(found, key=lambda test: -test[2])
+    transcript = trainer(certificate, ghosts, seed)
+    streams, noises = list(transcript.streams), [b.noise_multiplier for b in plan.blocks]
+    if plan.blocks and plan.blocks[-1].name == VOTES:
+        # Ghosts vote all the same, each against the canary's direction.
+        streams[-1] = streams[-1] + [[float(len(rows))] for rows in transcript.rows]
+    encoder = plan.known_mechanism().encoder(len(streams[0]))
+    scales = noises or [plan.known_noise()]
+    found = [_test(encoder @ s / noise) for s, noise in zip(streams, scales, strict=True)]
+    scale, correlation, p_value = min(found, key=lambda test: test[2])
     return Whiteness(scale, correlation, min(1.0, len(found) * p_value), count)
 
 
@@ -85,7 +87,9 @@ def _test(white: np.ndarray) -> tuple[float, float, float]:
     # Divided by the plan's scale, not by the noise's own: a scale that is off is seen above.
     inner = np.tril(white @ white.T, -1) / math.sqrt(places)
     largest = float(np.abs(inner).max()) if steps > 1 else 0.0
-    pairs = steps * (steps - 1) / 2
+    pairs = (
+        steps * (steps - 1) / 2 if places > 1 else 0
+    )  # one product of numbers is not nearly normal
     by_pairs = 2 * pairs * float(ndtr(-largest))
     p_value = float(min(1.0, 2 * min(by_scale, by_pairs if pairs else 1.0)))
     return math.sqrt(total / white.size), largest / math.sqrt(places), p_value
