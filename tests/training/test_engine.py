@@ -95,12 +95,13 @@ def test_epsilon_can_be_asked_for():
     assert engine.run.plan.steps == 10
 
 
-def test_the_length_of_the_run_is_required():
+@pytest.mark.parametrize("length", [{}, {"epochs": 1, "steps": 5}])
+def test_the_length_of_the_run_is_required_before_anything_is_announced(length):
     model = network()
-    with pytest.raises(PlanError, match=r"epochs= or steps="):
+    with pytest.raises(PlanError, match="give either epochs or steps"):  # warnings are errors
         ap.PrivacyEngine().make_private(
             module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data_loader=loader(),
-            noise_multiplier=1.0, max_grad_norm=1.0)  # fmt: skip
+            noise_multiplier=1.0, max_grad_norm=1.0, **length)  # fmt: skip
 
 
 class Odd(Sampler):

@@ -10,10 +10,11 @@ from torch.utils.data import DataLoader
 
 from antiphon.certificate import Certificate, certify
 from antiphon.checks import whole
-from antiphon.errors import PlanError, RunError, UnsupportedError
+from antiphon.errors import RunError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.sampling import AbstractSampling
 from antiphon.training.clipping import AbstractClipping
+from antiphon.training.recipe import check_length
 from antiphon.training.refusals import check_loader
 from antiphon.training.run import Run
 from antiphon.training.start import make_private
@@ -49,11 +50,7 @@ class PrivateLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch."""
-        if self.run.steps_taken >= self.run.plan.steps:
-            raise RunError(
-                f"all {self.run.plan.steps} steps of the plan are taken; another epoch needs a new plan "
-                "and costs more privacy."
-            )
+        self.run.check_steps_left()
         return self.run.batches(self._steps, show=False)
 
 
@@ -215,6 +212,8 @@ class PrivacyEngine:
         loader: Any,
         max_grad_norm: float | list[float],
         *,
+        epochs: float | None,
+        steps: int | None,
         mechanism: str | AbstractMechanism,
         sampling: str | AbstractSampling | None = None,
         poisson_sampling: bool = True,
@@ -227,11 +226,7 @@ class PrivacyEngine:
     ) -> tuple[nn.Module, torch.optim.Optimizer, PrivateLoader]:
         check_loader(loader)
         _check_options(max_grad_norm, batch_first, grad_sample_mode, noise_generator)
-        if options.get("epochs") is None and options.get("steps") is None:
-            raise PlanError(
-                "private training must know its length in advance, because the noise depends on it: give "
-                "epochs= or steps= to make_private."
-            )
+        check_length(epochs, steps)
         drawn = sampling or ("poisson" if poisson_sampling else "shuffled")
         warnings.warn(
             f"the loader's batches are replaced by the engine's own ({drawn}): what is drawn is what is "
@@ -245,6 +240,8 @@ class PrivacyEngine:
             module,
             optimizer,
             dataset,
+            epochs=epochs,
+            steps=steps,
             batch_size=size,
             clip_norm=max_grad_norm,  # type: ignore[arg-type]
             mechanism=mechanism,
