@@ -94,6 +94,18 @@ def test_the_rest_is_accepted():
     check_model(nn.Sequential(nn.Embedding(3, 2), nn.LSTMCell(2, 2), *norms))
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_on_a_gradient_is_refused_until_it_is_removed(register, is_frozen):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    handle = getattr(model[1].bias, register)(lambda tensor: None)
+    model.requires_grad_(not is_frozen)
+    with pytest.raises(UnsupportedError, match=r"'1\.bias' has a hook .*handle\.remove"):
+        check_model(model)
+    handle.remove()
+    check_model(model)
+
+
 def test_an_optimizer_takes_one_dense_gradient_per_step():
     model = nn.Linear(2, 2)
     for kind in (torch.optim.LBFGS, torch.optim.SparseAdam):
