@@ -314,10 +314,13 @@ def test_a_functional_use_of_a_weight_is_refused_by_name():
         look(Tied(), (torch.tensor([0, 1, 2, 4]),), squares)
 
 
-def test_a_penalty_on_weights_is_refused_by_name():
+@pytest.mark.parametrize("loss_of", [squares, lambda out: squares(out).mean()])
+def test_a_penalty_on_weights_is_refused_by_name_and_with_the_remedy(loss_of):
     model = L(3, 2)
-    with pytest.raises(UnsupportedError, match="'weight' is used where no layer shows it"):
-        look(model, (x(4, 3),), lambda out: squares(out).mean() + model.weight.square().sum())
+    with pytest.raises(
+        UnsupportedError, match=r"'weight' is used where .* penalty .* weight_decay="
+    ):
+        look(model, (x(4, 3),), lambda out: loss_of(out) + 0.1 * model.weight.square().sum())
 
 
 def test_small_gradients_are_checked_as_well():
