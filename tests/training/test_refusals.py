@@ -54,6 +54,9 @@ LAYERS = {
     "ParametrizedConv1d 'part' .*plain weights": lambda: parametrizations.spectral_norm(
         nn.Conv1d(2, 2, 1)
     ),
+    "ParametrizedInstanceNorm1d 'part' .*plain weights": lambda: parametrizations.weight_norm(
+        nn.InstanceNorm1d(2, affine=True)
+    ),
     "Linear 'part' .*plain weights": lambda: prune.random_unstructured(
         nn.Linear(2, 2), "weight", 0.5
     ),
@@ -119,6 +122,16 @@ def test_an_optimizer_takes_one_dense_gradient_per_step():
         check_optimizer(kind(model.parameters(), lr=0.1))
 
 
+def test_an_optimizer_around_another_one_is_refused():
+    class Around(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+    inner = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    with pytest.raises(UnsupportedError, match="Around wraps another optimizer"):
+        check_optimizer(Around(inner))
+
+
 def test_trained_parameters_are_the_models_by_name():
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     model[0].weight.requires_grad_(False)
@@ -155,6 +168,15 @@ def test_shared_parameters_have_one_name():
     assert list(named) == ["0.weight", "0.bias", "1.bias"]
 
 
+class Shard(DataLoader):
+    """As a framework makes them."""
+
+
+class Odd(SequentialSampler):
+    def __iter__(self):
+        return iter(range(1, len(self.data_source), 2))
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(())
@@ -172,6 +194,11 @@ def test_loaders_go_through_their_data_in_a_plain_or_shuffled_order():
         "RandomSampler": DataLoader(
             data, sampler=torch.utils.data.RandomSampler(data, replacement=True)
         ),
+        "by RandomSampler": DataLoader(
+            data, sampler=torch.utils.data.RandomSampler(data, num_samples=2)
+        ),
+        "Shard": Shard(data, batch_size=2),
+        "by Odd": DataLoader(data, sampler=Odd(data)),
         "SubsetRandomSampler": DataLoader(
             data, sampler=torch.utils.data.SubsetRandomSampler([0, 1])
         ),

@@ -51,8 +51,6 @@ def _reason(layer: nn.Module) -> str | None:
     match layer:
         case _InstanceNorm() if layer.track_running_stats:
             return "keeps statistics of the data. Use track_running_stats=False."
-        case _InstanceNorm():
-            return None
         case _BatchNorm():
             return (
                 "normalises each example by the others of its batch, so one example's gradient depends on "
