@@ -95,12 +95,13 @@ def test_epsilon_can_be_asked_for():
     assert engine.run.plan.steps == 10
 
 
-def test_the_length_of_the_run_is_required():
+@pytest.mark.parametrize("length", [{}, {"epochs": 1, "steps": 5}])
+def test_the_length_of_the_run_is_required_before_anything_is_announced(length):
     model = network()
-    with pytest.raises(PlanError, match=r"epochs= or steps="):
+    with pytest.raises(PlanError, match="give either epochs or steps"):  # warnings are errors
         ap.PrivacyEngine().make_private(
             module=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1), data_loader=loader(),
-            noise_multiplier=1.0, max_grad_norm=1.0)  # fmt: skip
+            noise_multiplier=1.0, max_grad_norm=1.0, **length)  # fmt: skip
 
 
 class Odd(Sampler):
@@ -155,7 +156,12 @@ def test_loaders_that_draw_in_another_way_are_refused(name):
     [
         ({"max_grad_norm": [1.0, 2.0]}, "PerLayer"),
         ({"batch_first": False}, "first axis"),
-        ({"grad_sample_mode": "magic"}, "grad_sample_mode"),
+        ({"grad_sample_mode": "magic"}, "grad_sample_mode='magic' is unknown"),
+        (
+            {"grad_sample_mode": "ghost"},
+            "'ghost' .* four values.* three.* Leave grad_sample_mode out",
+        ),
+        ({"grad_sample_mode": "ghost_fsdp", "criterion": nn.CrossEntropyLoss()}, "four values"),
         ({"noise_generator": torch.Generator()}, "seed="),
     ],
 )
@@ -171,6 +177,25 @@ def test_options_without_a_meaning_here_are_refused_by_name(options, match):
 def test_an_unproved_accountant_is_refused():
     with pytest.raises(UnsupportedError, match="accountant='gdp'"):
         ap.PrivacyEngine(accountant="gdp")
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"accountant": "prv"}, "'prv' is taken for 'auto'.* smallest ε"),
+        ({"accountant": "rdp"}, "'rdp' is taken for 'auto'.* smallest ε"),
+        ({"secure_mode": False}, "secure_mode=False changes nothing.* unless seed="),
+    ],
+)
+def test_what_an_opacus_script_chooses_in_vain_is_announced(options, match):
+    with pytest.warns(UserWarning, match=match):
+        ap.PrivacyEngine(**options)
+
+
+def test_the_defaults_and_ways_to_compute_are_accepted_without_a_word():
+    ap.PrivacyEngine(accountant="auto", secure_mode=True)  # warnings are errors
+    plans = [engine_run(grad_sample_mode=mode)[0].run.plan for mode in ("hooks", "functorch", "ew")]
+    assert plans == [plans[0]] * 3
 
 
 def test_another_epoch_than_planned_is_refused():

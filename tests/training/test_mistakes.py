@@ -165,6 +165,32 @@ def test_a_gradient_from_before_the_run_moves_nothing():
     assert torch.equal(model[2].weight, before)
 
 
+def test_an_optimizer_within_the_backward_pass():
+    # Steps that a hook takes as soon as a gradient is there: it would be one without noise.
+    model = network()
+    own = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+    handles = [p.register_post_accumulate_grad_hook(lambda p: own[p].step()) for p in own]
+    with pytest.raises(UnsupportedError, match=r"'0\.weight' has a hook"):
+        private(model, after_backward=True)
+    for handle in handles:
+        handle.remove()
+    run = private(model, after_backward=True)
+    with pytest.raises(UnsupportedError, match=r"run\.close\(\)"):  # two runs of one model
+        private(model)
+    run.close()
+    train(private(model), 1)
+
+
+def test_a_hook_of_the_optimizer_sees_the_noisy_gradient_only():
+    run, seen = silent(sampling="full-batch", steps=1), []
+    run.optimizer.register_step_pre_hook(lambda *_: seen.append(run.model.weight.grad.clone()))
+    found = moves(run)
+    assert is_of_scale(seen[0].reshape(1, -1) * run.plan.expected_batch, 1.0)
+    torch.testing.assert_close(
+        seen[0].flatten() * run.plan.expected_batch, found[0], rtol=1e-3, atol=1e-4
+    )
+
+
 def test_a_closure_is_refused_before_noise_is_drawn():
     run = private(after_backward=True)
     for x, y in run.batches(1):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -26,13 +27,15 @@ class Apply(nn.Module):
         return self.run(*self.parts, *args, **kwargs)
 
 
-def look(model, args, loss_of):
-    """What a run does with its first batch."""
+def look(model, args, loss_of, around=None):
+    """What a run does with its first batch; the model is called within ``around``."""
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     tape = Tape(model, list(named.values()))
     try:
         tape.start()
-        loss = loss_of(model(*args))
+        with around or nullcontext():
+            out = model(*args)
+        loss = loss_of(out)
         rows = len(args[0])
         scale = float(rows) if loss.ndim == 0 else 1.0
         records = tape.used(loss, scale, retain_graph=True)
@@ -314,10 +317,84 @@ def test_a_functional_use_of_a_weight_is_refused_by_name():
         look(Tied(), (torch.tensor([0, 1, 2, 4]),), squares)
 
 
-def test_a_penalty_on_weights_is_refused_by_name():
+@pytest.mark.parametrize("loss_of", [squares, lambda out: squares(out).mean()])
+def test_a_penalty_on_weights_is_refused_by_name_and_with_the_remedy(loss_of):
     model = L(3, 2)
-    with pytest.raises(UnsupportedError, match="'weight' is used where no layer shows it"):
-        look(model, (x(4, 3),), lambda out: squares(out).mean() + model.weight.square().sum())
+    with pytest.raises(
+        UnsupportedError, match=r"'weight' is used where .* penalty .* weight_decay="
+    ):
+        look(model, (x(4, 3),), lambda out: loss_of(out) + 0.1 * model.weight.square().sum())
+
+
+def shifted_in_secret(layer, x):
+    """A mixture that no gradient shows."""
+    return layer(x - x.mean(0).detach())
+
+
+def test_a_square_batch_is_exchanged_as_any_other():
+    with pytest.raises(UnsupportedError, match="the model mixes"):
+        look(Apply(shifted_in_secret, L(3, 2)), (x(3, 3),), squares)
+
+
+def test_a_number_of_outputs_that_follows_the_batch_is_a_mixture():
+    model = Apply(lambda a, x: [a(x)] * len(x.unique(dim=0)), L(3, 2))
+    with pytest.raises(UnsupportedError, match="the model mixes"):
+        look(model, (x(4, 3),), lambda outs: squares(outs[0]))
+
+
+def test_rows_that_are_lost_with_other_rows_are_a_mixture():
+    model = Apply(
+        lambda a, x: a(x) * (1.0 if len(x.unique(dim=0)) == len(x) else math.nan), L(3, 2)
+    )
+    with pytest.raises(UnsupportedError, match="mixes the examples"):
+        look(model, (x(4, 3),), squares)
+
+
+def test_a_model_of_anything_but_tensors_cannot_be_checked():
+    model = Apply(lambda a, rows: a(torch.tensor(rows)), L(3, 2))
+    with pytest.raises(UnsupportedError, match="no argument of the model"):
+        look(model, (x(4, 3).tolist(),), squares)
+
+
+def test_every_call_of_the_model_is_looked_at():
+    model = Apply(lambda a, x, m=False: shifted_in_secret(a, x) if m else a(x), L(3, 2))
+    data = x(4, 3)
+    assert look(model, (data,), lambda out: squares(out) + squares(model(data)))
+    with pytest.raises(UnsupportedError, match="the model mixes"):
+        look(model, (data,), lambda out: squares(out) + squares(model(data, True)))
+
+
+def test_the_model_runs_again_in_the_precision_it_had():
+    model = Apply(lambda a, x: a(x.bfloat16()).float(), L(3, 2))
+    assert look(model, (x(4, 3),), squares, torch.autocast("cpu", dtype=torch.bfloat16))
+
+
+def test_a_mean_whose_mixture_cancels_under_equal_weights_is_found():
+    def loss(out):
+        return (out[:, 0] - out[:, 1]).sum() * (out[:, 2] - out[:, 3]).sum()
+
+    with pytest.raises(UnsupportedError, match="the loss mixes"):
+        look(L(3, 4), (x(4, 3),), loss)
+
+
+def test_rounding_is_no_mixture():
+    def shifted(layer, x):
+        out = layer(x.bfloat16())
+        shift = out.detach().mean(0) / 8
+        return (out + shift) - shift  # the rest is rounding
+
+    assert look(Apply(shifted, L(3, 2).bfloat16()), (x(4, 3),), lambda out: squares(out.float()))
+
+
+def test_rough_gradients_need_not_add_up_to_the_last_digits():
+    model = Apply(lambda a, x: a(x) - a(0.95 * x), nn.Linear(20, 8, bias=False).bfloat16())
+    assert look(model, (x(16, 20).bfloat16(),), lambda out: out.float().sum(1))
+
+
+def test_class_weights_are_refused_also_where_their_sum_is_the_count():
+    out, labels = x(4, 2).requires_grad_(), torch.tensor([0, 1, 0, 1])
+    with pytest.raises(UnsupportedError, match="divided by a sum over the batch's labels"):
+        check_mean(F.cross_entropy(out, labels, weight=torch.tensor([0.5, 1.5])))
 
 
 def test_small_gradients_are_checked_as_well():

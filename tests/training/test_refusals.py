@@ -54,6 +54,9 @@ LAYERS = {
     "ParametrizedConv1d 'part' .*plain weights": lambda: parametrizations.spectral_norm(
         nn.Conv1d(2, 2, 1)
     ),
+    "ParametrizedInstanceNorm1d 'part' .*plain weights": lambda: parametrizations.weight_norm(
+        nn.InstanceNorm1d(2, affine=True)
+    ),
     "Linear 'part' .*plain weights": lambda: prune.random_unstructured(
         nn.Linear(2, 2), "weight", 0.5
     ),
@@ -94,6 +97,18 @@ def test_the_rest_is_accepted():
     check_model(nn.Sequential(nn.Embedding(3, 2), nn.LSTMCell(2, 2), *norms))
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_on_a_gradient_is_refused_until_it_is_removed(register, is_frozen):
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    handle = getattr(model[1].bias, register)(lambda tensor: None)
+    model.requires_grad_(not is_frozen)
+    with pytest.raises(UnsupportedError, match=r"'1\.bias' has a hook .*handle\.remove"):
+        check_model(model)
+    handle.remove()
+    check_model(model)
+
+
 def test_an_optimizer_takes_one_dense_gradient_per_step():
     model = nn.Linear(2, 2)
     for kind in (torch.optim.LBFGS, torch.optim.SparseAdam):
@@ -105,6 +120,16 @@ def test_an_optimizer_takes_one_dense_gradient_per_step():
         check_optimizer(model)
     for kind in (torch.optim.SGD, torch.optim.AdamW, torch.optim.RMSprop):
         check_optimizer(kind(model.parameters(), lr=0.1))
+
+
+def test_an_optimizer_around_another_one_is_refused():
+    class Around(torch.optim.Optimizer):
+        def __init__(self, inner):
+            self.inner = inner
+
+    inner = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    with pytest.raises(UnsupportedError, match="Around wraps another optimizer"):
+        check_optimizer(Around(inner))
 
 
 def test_trained_parameters_are_the_models_by_name():
@@ -143,6 +168,15 @@ def test_shared_parameters_have_one_name():
     assert list(named) == ["0.weight", "0.bias", "1.bias"]
 
 
+class Shard(DataLoader):
+    """As a framework makes them."""
+
+
+class Odd(SequentialSampler):
+    def __iter__(self):
+        return iter(range(1, len(self.data_source), 2))
+
+
 class Stream(IterableDataset):
     def __iter__(self):
         return iter(())
@@ -160,6 +194,11 @@ def test_loaders_go_through_their_data_in_a_plain_or_shuffled_order():
         "RandomSampler": DataLoader(
             data, sampler=torch.utils.data.RandomSampler(data, replacement=True)
         ),
+        "by RandomSampler": DataLoader(
+            data, sampler=torch.utils.data.RandomSampler(data, num_samples=2)
+        ),
+        "Shard": Shard(data, batch_size=2),
+        "by Odd": DataLoader(data, sampler=Odd(data)),
         "SubsetRandomSampler": DataLoader(
             data, sampler=torch.utils.data.SubsetRandomSampler([0, 1])
         ),

@@ -10,17 +10,18 @@ from torch.utils.data import DataLoader
 
 from antiphon.certificate import Certificate, certify
 from antiphon.checks import whole
-from antiphon.errors import PlanError, RunError, UnsupportedError
+from antiphon.errors import RunError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.sampling import AbstractSampling
 from antiphon.training.clipping import AbstractClipping
+from antiphon.training.recipe import check_length
 from antiphon.training.refusals import check_loader
 from antiphon.training.run import Run
 from antiphon.training.start import make_private
 
 __all__ = ["PrivacyEngine", "PrivateLoader"]
 
-_MODES = ("hooks", "ghost", "functorch", "ew")
+_MODES = ("hooks", "functorch", "ew")  # of Opacus: ways to compute the same numbers
 
 
 @final
@@ -49,11 +50,7 @@ class PrivateLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch."""
-        if self.run.steps_taken >= self.run.plan.steps:
-            raise RunError(
-                f"all {self.run.plan.steps} steps of the plan are taken; another epoch needs a new plan "
-                "and costs more privacy."
-            )
+        self.run.check_steps_left()
         return self.run.batches(self._steps, show=False)
 
 
@@ -66,8 +63,10 @@ class PrivacyEngine:
     an early stop does not lower; model and optimizer come back as the objects they were.
 
     Args:
-        accountant: "auto": every accountant that has a proof is asked. No single one can be chosen.
-        secure_mode: Accepted for old scripts: noise is cryptographically secure unless a seed is given.
+        accountant: "auto": every accountant that has a proof is asked. No single one can be chosen: "prv"
+            and "rdp" are taken for "auto", with a warning.
+        secure_mode: Noise is cryptographically secure unless ``seed`` is given to `make_private`; False
+            changes nothing, and a warning says so.
 
     Example:
         >>> data = torch.utils.data.TensorDataset(torch.randn(100, 4), torch.randint(0, 2, (100,)))
@@ -91,6 +90,20 @@ class PrivacyEngine:
             raise UnsupportedError(
                 f"accountant={accountant!r} has no proof here: the engine quotes the smallest ε that any "
                 "accountant proves for the plan. Use accountant='auto'."
+            )
+        if accountant != "auto":
+            warnings.warn(
+                f"accountant={accountant!r} is taken for 'auto': every accountant with a proof for the "
+                "plan is asked and the smallest ε quoted, because each of them is valid.",
+                UserWarning,
+                stacklevel=2,
+            )
+        if not secure_mode:
+            warnings.warn(
+                "secure_mode=False changes nothing: noise is cryptographically secure anyway, unless seed= "
+                "is given to make_private.",
+                UserWarning,
+                stacklevel=2,
             )
         self._run: Run | None = None
 
@@ -170,7 +183,8 @@ class PrivacyEngine:
             steps: Length of the run in noisy steps.
             options: ``mechanism`` ("independent" unless given), ``sampling``, ``poisson_sampling=False``
                 for one shuffled order, ``clipping``, ``loss_reduction``, ``max_physical_batch_size``, and
-                all that `antiphon.make_private` takes beside.
+                all that `antiphon.make_private` takes beside. ``grad_sample_mode`` may be "hooks",
+                "functorch" or "ew", which only name ways to compute and change nothing here.
         """
         return self._make(
             module,
@@ -198,6 +212,8 @@ class PrivacyEngine:
         loader: Any,
         max_grad_norm: float | list[float],
         *,
+        epochs: float | None,
+        steps: int | None,
         mechanism: str | AbstractMechanism,
         sampling: str | AbstractSampling | None = None,
         poisson_sampling: bool = True,
@@ -210,11 +226,7 @@ class PrivacyEngine:
     ) -> tuple[nn.Module, torch.optim.Optimizer, PrivateLoader]:
         check_loader(loader)
         _check_options(max_grad_norm, batch_first, grad_sample_mode, noise_generator)
-        if options.get("epochs") is None and options.get("steps") is None:
-            raise PlanError(
-                "private training must know its length in advance, because the noise depends on it: give "
-                "epochs= or steps= to make_private."
-            )
+        check_length(epochs, steps)
         drawn = sampling or ("poisson" if poisson_sampling else "shuffled")
         warnings.warn(
             f"the loader's batches are replaced by the engine's own ({drawn}): what is drawn is what is "
@@ -228,6 +240,8 @@ class PrivacyEngine:
             module,
             optimizer,
             dataset,
+            epochs=epochs,
+            steps=steps,
             batch_size=size,
             clip_norm=max_grad_norm,  # type: ignore[arg-type]
             mechanism=mechanism,
@@ -253,6 +267,12 @@ def _check_options(
     if not batch_first:
         raise UnsupportedError(
             "batch_first=False: the examples of a batch must stand along the first axis. Transpose them."
+        )
+    if "ghost" in mode:
+        raise UnsupportedError(
+            f"grad_sample_mode={mode!r} makes Opacus return four values, a wrapped criterion among them; "
+            "here there are three: model, optimizer and loader. Leave grad_sample_mode out and keep your "
+            "criterion: norms are computed without gradients of single examples anyway."
         )
     if mode not in _MODES:
         raise UnsupportedError(f"grad_sample_mode={mode!r} is unknown; leave it out.")

@@ -112,12 +112,13 @@ def _marked(drawn: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
 
 
 def _changed(before: Marks, now: Marks) -> list[str]:
-    """Names of what is new, another tensor, or written to."""
-    return [
+    """Names of what is new, gone, another tensor, or written to."""
+    here = [
         name
         for name, (tensor, version) in now.items()
         if name not in before or before[name][0] is not tensor or before[name][1] != version
     ]
+    return here + [name for name in before if name not in now]
 
 
 def _is_same(x: Tensor, drawn: Tensor) -> bool:

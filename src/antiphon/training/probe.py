@@ -224,9 +224,11 @@ def _check_completeness(
         rough = parameter.dtype in (torch.float16, torch.bfloat16)
         if float((total - target).norm()) > (0.1 if rough else 1e-2) * size + 1e-5 * whole:
             raise UnsupportedError(
-                f"the parameter {name!r} is used where no layer shows it (a functional call with its "
-                "weight, checkpointed or compiled code?), so the gradients of single examples are not "
-                "known. Call the layer that holds it, or make it a parameter of a module of its own."
+                f"the parameter {name!r} is used where no layer shows it, so the gradients of single "
+                "examples are not known. A penalty on weights in the loss belongs to no example: use "
+                "weight_decay= of the optimizer instead. Or is it a functional call with the weight, "
+                "checkpointed or compiled code? Call the layer that holds it, or make it a parameter of a "
+                "module of its own."
             )
 
 

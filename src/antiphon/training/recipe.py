@@ -25,7 +25,7 @@ from antiphon.sampling import (
 from antiphon.training.clipping import AbstractClipping, Adaptive
 from antiphon.training.private_sum import VOTE, VOTES
 
-__all__ = ["Recipe", "make_recipe", "sampling_of", "steps_of"]
+__all__ = ["Recipe", "check_length", "make_recipe", "sampling_of", "steps_of"]
 
 _INDEPENDENT = "independent"
 
@@ -136,13 +136,18 @@ def sampling_of(kind: str | AbstractSampling, n: int, batch_size: int | None) ->
     )
 
 
-def steps_of(epochs: float | None, steps: int | None, n: int, batch: float) -> int:
-    """The number of steps, from epochs if those are given."""
+def check_length(epochs: float | None, steps: int | None) -> None:
+    """Raise unless exactly one of the two says how long the run is."""
     if (epochs is None) == (steps is None):
         raise PlanError(
             "private training must know its length in advance, because the noise depends on it: give "
             f"either epochs or steps; got epochs={epochs} and steps={steps}."
         )
+
+
+def steps_of(epochs: float | None, steps: int | None, n: int, batch: float) -> int:
+    """The number of steps, from epochs if those are given."""
+    check_length(epochs, steps)
     if steps is not None:
         return whole("steps", steps)
     return max(1, round(positive("epochs", epochs) * n / batch))

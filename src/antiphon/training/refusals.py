@@ -22,7 +22,7 @@ _WRAPPERS = (
 
 
 def check_model(model: nn.Module) -> None:
-    """Raise if a part of the model mixes examples, keeps what it sees, or hides its layers."""
+    """Raise if a part of the model mixes examples, keeps or shows what it sees, or hides its layers."""
     for name, layer in model.named_modules():
         kind = type(layer).__name__
         is_compiled = getattr(layer, "_compiled_call_impl", None) is not None
@@ -35,14 +35,22 @@ def check_model(model: nn.Module) -> None:
         reason = _reason(layer)
         if reason:
             raise UnsupportedError(f"{kind} {name!r} {reason}")
+    for name, parameter in model.named_parameters():
+        # Also of frozen ones: they may be trained later.
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise UnsupportedError(
+                f"the parameter {name!r} has a hook on its gradient (register_hook or "
+                "register_post_accumulate_grad_hook), which would see a batch's gradient without clipping "
+                "and noise. Remove it by handle.remove(), or by run.close() if it is that of an earlier "
+                "run. What is to see or change the noisy gradient belongs into "
+                "optimizer.register_step_pre_hook, after make_private."
+            )
 
 
 def _reason(layer: nn.Module) -> str | None:
     match layer:
         case _InstanceNorm() if layer.track_running_stats:
             return "keeps statistics of the data. Use track_running_stats=False."
-        case _InstanceNorm():
-            return None
         case _BatchNorm():
             return (
                 "normalises each example by the others of its batch, so one example's gradient depends on "

@@ -199,6 +199,14 @@ class Run:
         own = (line for line in self.certificate.assumptions if line not in taken.assumptions)
         return replace(taken, assumptions=(*taken.assumptions, *own, text))
 
+    def check_steps_left(self) -> None:
+        """Raise if all steps of the plan are taken."""
+        if self.steps_taken >= self.plan.steps:
+            raise RunError(
+                f"all {self.plan.steps} steps of the plan are taken. More steps need a new plan and cost "
+                "more privacy."
+            )
+
     def _steps_released(self) -> int:
         """Steps whose results may have been seen: also those after the checkpoint of a resumed run."""
         begun = self.steps_taken + (self._phase is _Phase.RELEASING)
@@ -340,11 +348,7 @@ class Run:
         self._check_trained()
         if self._part is not None and self._phase is _Phase.READY:
             return self._part
-        if self.steps_taken >= self.plan.steps:
-            raise RunError(
-                f"all {self.plan.steps} steps of the plan are taken. More steps need a new plan and cost "
-                "more privacy."
-            )
+        self.check_steps_left()
         raise RunError(
             "no batch is out: a step takes exactly one batch, drawn by this run. Batches from elsewhere "
             "have no guarantee."
