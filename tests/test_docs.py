@@ -30,6 +30,13 @@ def test_the_page_on_training_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "model.safetensors").exists()
 
 
+def test_the_page_on_auditing_runs_as_it_stands(capsys):
+    page = (ROOT / "docs" / "auditing.md").read_text()
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(code, "auditing.md", "exec"), {})
+    assert "Audit (black-box)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

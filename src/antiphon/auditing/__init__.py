@@ -1,6 +1,7 @@
 """Attacks on what is certified: lower bounds on ε from real runs, beside the proved upper bound."""
 
 from antiphon.auditing.attack import Attack
+from antiphon.auditing.black_box import black_box, losses_of
 from antiphon.auditing.bounds import (
     TradeOffBand,
     binomial_lower,
@@ -18,6 +19,7 @@ from antiphon.auditing.one_run_bounds import (
     is_refuted,
     mu_from_one_run,
 )
+from antiphon.auditing.planting import Planted, mislabelled, plant
 from antiphon.auditing.report import AuditReport, audit
 from antiphon.auditing.result import Audit
 from antiphon.auditing.trainer import Trainer, Transcript, train
@@ -31,6 +33,7 @@ __all__ = [
     "AuditReport",
     "GaussianCurve",
     "Instance",
+    "Planted",
     "PointCurve",
     "TradeOffBand",
     "Trainer",
@@ -40,14 +43,18 @@ __all__ = [
     "audit",
     "binomial_lower",
     "binomial_upper",
+    "black_box",
     "canaries",
     "epsilon_from_one_run",
     "epsilon_from_rates",
     "guesses_for",
     "is_refuted",
+    "losses_of",
+    "mislabelled",
     "mu_from_guesses",
     "mu_from_one_run",
     "one_run",
+    "plant",
     "play",
     "trade_off_band",
     "train",

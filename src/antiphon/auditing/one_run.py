@@ -7,10 +7,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.accounting import gaussian_epsilon, gaussian_mu
+from antiphon.accounting import gaussian_mu
 from antiphon.auditing.attack import Attack
+from antiphon.auditing.claim import bound_on_epsilon as _bound
 from antiphon.auditing.instance import canaries as planted
-from antiphon.auditing.one_run_bounds import epsilon_from_one_run, guesses_for, mu_from_one_run
+from antiphon.auditing.one_run_bounds import guesses_for
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
 from antiphon.auditing.trainer import Trainer, train
 from antiphon.certificate import Certificate
@@ -113,16 +114,6 @@ class _Game:
         clearest = np.argsort(-np.abs(scores), kind="stable")
         right: NDArray[np.bool_] = ((scores > 0) == coins)[clearest]
         return right
-
-
-def _bound(
-    certificate: Certificate, right: int, guesses: int, canaries: int, confidence: float
-) -> float:
-    """The largest ε that is refuted."""
-    if certificate.route == "gaussian":
-        mu = mu_from_one_run(right, guesses, canaries, confidence)
-        return gaussian_epsilon(mu, certificate.delta) if mu > 0 else 0.0
-    return epsilon_from_one_run(right, guesses, canaries, certificate.delta, confidence)
 
 
 def _count(certificate: Certificate, canaries: int | None, numbers: float) -> int:

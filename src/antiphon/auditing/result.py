@@ -20,7 +20,7 @@ class Audit:
     """A lower confidence bound on the ε of what ran, beside the certified upper bound.
 
     Attributes:
-        method: "one-run" or "two-world".
+        method: "one-run", "two-world" or "black-box".
         certified_epsilon: ε of the certificate.
         audited_epsilon: With ``confidence``, what ran has no smaller ε at this δ.
         delta: δ of both.

@@ -1,0 +1,28 @@
+"""What right guesses say against a certificate, by the curve that it really claims."""
+
+from antiphon.accounting import gaussian_epsilon
+from antiphon.auditing.one_run_bounds import epsilon_from_one_run, mu_from_one_run
+from antiphon.certificate import Certificate
+
+__all__ = ["bound_on_epsilon"]
+
+
+def bound_on_epsilon(
+    certificate: Certificate, right: int, guesses: int, canaries: int, confidence: float
+) -> float:
+    """The largest ε that is refuted at the certificate's δ; 0 if there is none.
+
+    Args:
+        certificate: The claim: a bound on μ is used where it is exactly Gaussian, else one on (ε, δ).
+        right: How many of the guesses were right.
+        guesses: How many of the coins were guessed. Fixed in advance.
+        canaries: How many fair, independent coins there were.
+        confidence: Probability with which the bound holds, in (0, 1).
+
+    Guarantee:
+        That of `mu_from_one_run`, or of `epsilon_from_one_run`.
+    """
+    if certificate.route == "gaussian":
+        mu = mu_from_one_run(right, guesses, canaries, confidence)
+        return gaussian_epsilon(mu, certificate.delta) if mu > 0 else 0.0
+    return epsilon_from_one_run(right, guesses, canaries, certificate.delta, confidence)
