@@ -116,7 +116,8 @@ real_init, real_restore = Noise.__init__, Noise.restore
 def same_noise_every_epoch(
     self: Any, mechanism: Any, generator: Any, like: Any, steps: int
 ) -> None:
-    real_init(self, mechanism, Again(generator, steps // 2), like, steps)
+    real_init(self, mechanism, generator, like, steps)
+    self._generator = Again(generator, steps // 2)
 
 
 def forget_the_counter(self: Any, step: int, kept: Any) -> None:
@@ -236,9 +237,12 @@ MUTANTS = {
             with_patches(
                 lambda: patch.object(Flat, "weights", whole_weights),
                 lambda: patch.object(PrivateSum, "release", clip_the_mean),
-            ), runs=500,
+            ), runs=250,
         ),
-        Mutant("no factor 2 for replace-one", "one-run", without_the_factor_2, train, None),
+        Mutant(
+            "no factor 2 for replace-one", "one-run", without_the_factor_2, train, None,
+            canaries=100_000,
+        ),
         Mutant("fixed-size batches certified as Poisson", "two-world", as_if_poisson, train, None, 1600),
         Mutant("counter lost at resume", "noise", full(8), resumed_without_counter, resumed),
         Mutant(
@@ -265,7 +269,9 @@ MUTANTS = {
             "clip norm without noise", "noise", with_votes,
             with_patches(lambda: patch.object(PrivateSum, "_scales", quiet_votes)),
         ),
-        Mutant("one epoch more than planned", "one-run", full(8), one_more_epoch),
+        Mutant(
+            "one epoch more than planned", "one-run", full(8), one_more_epoch, canaries=100_000
+        ),
     ]
 }  # fmt: skip
 

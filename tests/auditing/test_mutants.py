@@ -6,7 +6,11 @@ False alarms: each verdict accuses an honest trainer with probability at most 0.
 import pytest
 from auditing.mutants import MUTANTS
 
-LONG = ("noise 10 % too small", "fixed-size batches certified as Poisson", "λ = 0.95 certified as 0.9")
+LONG = (
+    "noise 10 % too small",
+    "fixed-size batches certified as Poisson",
+    "λ = 0.95 certified as 0.9",
+)
 every = pytest.mark.parametrize(
     "rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in LONG)) for rule in MUTANTS]
 )

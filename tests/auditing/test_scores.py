@@ -92,7 +92,12 @@ def test_laws_are_those_of_the_draws():
     from antiphon.sampling import Draws
 
     # 4,000 rows: a share is off by more than 0.05 with probability below 1e-9.
-    for sampling in (ap.Poisson(0.3), ap.FixedSize(1000), ap.BallsInBins(3), ap.CyclicPoisson(0.4, 3)):
+    for sampling in (
+        ap.Poisson(0.3),
+        ap.FixedSize(1000),
+        ap.BallsInBins(3),
+        ap.CyclicPoisson(0.4, 3),
+    ):
         draws = Draws(sampling, 4000, Generator.seeded(1))
         seen = np.zeros((7, 4000))
         for step in range(7):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import kstest
 
 import antiphon as ap
@@ -44,14 +45,14 @@ def test_without_noise_to_speak_of_the_streams_are_the_clipped_sums():
 
 
 def test_the_noise_is_that_of_the_mechanism():
-    claim = certificate()
+    claim = certificate(relation="zero-out")
     instance = canaries(claim.plan, np.zeros(20, dtype=bool))
     noise = train(claim, instance, 7).streams[0]
     generator = Generator.seeded(7).spawn("noise")
-    import torch
-
     z = np.array([generator.normal([torch.zeros(21)], t)[0].numpy()[:20] for t in range(6)])
-    np.testing.assert_allclose(noise, 3.0 * claim.plan.mechanism.decoder(6) @ z, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        noise, 3.0 * claim.plan.mechanism.decoder(6) @ z, rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -65,18 +66,22 @@ def test_acceptance_dp_ftrl_16_scores_are_normal_with_the_certified_mu(name):
     mu = float(mechanism.sensitivity(6, claim.plan.participation)) / 6.0
     for sample, mean in ((scores[coins], mu**2 / 2), (scores[~coins], -(mu**2) / 2)):
         assert kstest((sample - mean) / mu, "norm").pvalue > 1e-4
-        assert kstest((sample - mean) / (1.15 * mu), "norm").pvalue < 1e-4  # a wrong scale is seen
+        assert kstest((sample - mean) / (1.3 * mu), "norm").pvalue < 1e-4  # a wrong scale is seen
 
 
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
 @pytest.mark.parametrize(
     "sampling",
-    [ap.OnePass(50), ap.ShuffledEpochs(100), ap.ShuffledEpochs(100, reshuffle=True), ap.BallsInBins(3),
-     ap.FullBatch()],
-)  # fmt: skip
+    [
+        ap.OnePass(50),
+        ap.ShuffledEpochs(100),
+        ap.ShuffledEpochs(100, reshuffle=True),
+        ap.FullBatch(),
+    ],
+)
 def test_scores_of_known_batches_have_the_means_of_their_energies(sampling, relation):
     claim = certificate(n=300, sampling=sampling, relation=relation, noise_multiplier=8.0)
-    assert claim.route == "gaussian"
+    assert Attack(claim).knows_batches
     coins = np.arange(300) % 2 == 0
     instance = canaries(claim.plan, coins)
     attack, transcript = Attack(claim), train(claim, instance, 3)
@@ -119,9 +124,9 @@ def test_users_are_canaries_as_a_whole():
 @pytest.mark.parametrize("is_in", [True, False])
 @pytest.mark.parametrize("relation", ["zero-out", "replace-one"])
 def test_the_others_of_a_fixed_size_batch_give_the_record_away(relation, is_in):
-    claim = certificate(n=6, sampling=ap.FixedSize(2), steps=40, mechanism=Independent(),
-                        relation=relation, noise_multiplier=1.0)  # fmt: skip
-    quiet = replace(claim, plan=claim.plan.with_noise(1e-6))
+    plan = ap.Plan(n=6, sampling=ap.FixedSize(2), steps=40, mechanism=Independent(), relation=relation,
+                   noise_multiplier=1e-6)  # fmt: skip
+    quiet = replace(certificate(), plan=plan)
     instance = worst_case(quiet.plan, is_in)
     transcript = train(quiet, instance, 1)
     shown = transcript.streams[0][:, 0] - instance.others
@@ -133,6 +138,14 @@ def test_the_others_of_a_fixed_size_batch_give_the_record_away(relation, is_in):
 
 
 def test_more_canaries_than_rows_are_refused():
-    claim = certificate(n=10, sampling=ap.FixedSize(2), relation="zero-out")
+    plan = ap.Plan(
+        n=10, sampling=ap.FixedSize(2), steps=1, mechanism=Independent(), relation="zero-out"
+    )
     with pytest.raises(UnsupportedError, match="no more canaries than the plan's 10"):
-        canaries(claim.plan, np.zeros(11, dtype=bool))
+        canaries(plan, np.zeros(11, dtype=bool))
+
+
+def test_a_data_set_without_any_canary_is_still_one():
+    claim = certificate()
+    instance = canaries(claim.plan, np.zeros(3, dtype=bool))
+    assert np.isfinite(Attack(claim).scores(instance, train(claim, instance, 0))).all()

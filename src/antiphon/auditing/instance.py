@@ -96,6 +96,8 @@ def canaries(plan: Plan, coins: Coins) -> Instance:
         kept = np.flatnonzero(coins)
         row_of = np.full(count, -1)
         row_of[kept] = np.arange(len(kept))
+        if not len(kept):  # a trainer needs a row: one that adds nothing
+            return Instance(np.zeros(1, np.int64), np.zeros(1), count, row_of)
         return Instance(kept, np.ones(len(kept)), count, row_of)
     absent = -1.0 if relation is Relation.REPLACE_ONE else 0.0
     size = np.where(coins, 1.0, absent)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from antiphon.accounting import gaussian_mu
 from antiphon.auditing.attack import Attack
-from antiphon.auditing.claim import bound_on_epsilon as _bound
+from antiphon.auditing.claim import bound_on_epsilon
 from antiphon.auditing.instance import canaries as planted
 from antiphon.auditing.one_run_bounds import guesses_for
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
@@ -65,7 +65,7 @@ def one_run(
         right = game.play(seed + 1)
         guesses = max(
             {max(1, round(share * count)) for share in _SHARES},
-            key=lambda c: _bound(certificate, int(right[:c].sum()), c, count, confidence),
+            key=lambda c: bound_on_epsilon(certificate, int(right[:c].sum()), c, count, confidence),
         )
         runs = 2
     if not 1 <= whole("guesses", guesses) <= count:
@@ -75,11 +75,13 @@ def one_run(
     # Few guesses see a small excess, many a gross one: the verdict asks several numbers of them.
     numbers_of = sorted({guesses, *(max(1, round(share * count)) for share in _VERDICT_SHARES)})
     strict = 1 - (1 - verdict_confidence) / len(numbers_of)
-    refuted = max(_bound(certificate, int(right[:c].sum()), c, count, strict) for c in numbers_of)
+    refuted = max(
+        bound_on_epsilon(certificate, int(right[:c].sum()), c, count, strict) for c in numbers_of
+    )
     return Audit(
         method="one-run",
         certified_epsilon=certificate.epsilon,
-        audited_epsilon=_bound(certificate, found, guesses, count, confidence),
+        audited_epsilon=bound_on_epsilon(certificate, found, guesses, count, confidence),
         delta=certificate.delta,
         confidence=confidence,
         refuted_epsilon=refuted,
