@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 
 from antiphon.errors import StateError
 from antiphon.training import tensor_file
-from antiphon.training.folder import Folder, export, read_export
+from antiphon.training.folder import Folder, export, peek, read_export
 from antiphon.training.journal import Journal
 
 TENSORS = {"weight": torch.arange(6.0).reshape(2, 3), "step": torch.tensor(7)}
@@ -436,6 +436,31 @@ def test_a_second_process_is_refused(folder, checkpoint):
     """
     out, _ = start(code, checkpoint.parent).communicate()
     assert out.startswith(f"StateError another process is writing this run: {checkpoint.parent}")
+
+
+def test_a_peek_changes_nothing_and_sees_whether_the_run_is_held(folder, checkpoint):
+    folder.record(0, 5)
+    folder.write(TENSORS, META)
+    place = checkpoint.parent
+    unfinished = place / f".{checkpoint.name}.0.unfinished"  # of a run that was killed
+    unfinished.touch()
+    with open(place / "journal", "ab") as journal:
+        journal.write(b"torn")
+
+    def state():
+        files = [place, *sorted(place.iterdir())]
+        return [(file, file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+
+    before = state()
+    assert peek(place) == (META, True)
+    folder.close()
+    assert peek(place) == (META, False)
+    assert state() == before
+    (place / "lock").unlink()
+    assert peek(place) == (META, False)
+    assert not (place / "lock").exists()
+    with pytest.raises(StateError, match="there is no checkpoint"):
+        peek(place / "elsewhere")
 
 
 def test_a_worker_does_not_keep_the_lock_of_its_dead_parent(folder, checkpoint):

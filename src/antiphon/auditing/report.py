@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from io import StringIO
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +14,9 @@ from antiphon.auditing.trainer import Trainer, train
 from antiphon.auditing.two_world import Worlds, play
 from antiphon.auditing.whiteness import Whiteness, whiteness
 from antiphon.certificate import Certificate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["AuditReport", "audit"]
 
@@ -76,6 +79,12 @@ class AuditReport:
             "plan": json.loads(self.certificate.plan.to_json()),
         }
         return json.dumps(values)
+
+    def plot(self) -> "Figure":
+        """The certified trade-off with the attacks on it, beside every ε: a matplotlib figure."""
+        from antiphon.auditing.figure import plot_audit
+
+        return plot_audit(self)
 
     def __rich__(self) -> Table:
         """For a rich console."""

@@ -24,7 +24,7 @@ from antiphon.errors import StateError
 from antiphon.training import tensor_file
 from antiphon.training.journal import Journal
 
-__all__ = ["Folder", "export", "read_export"]
+__all__ = ["Folder", "export", "peek", "read_export"]
 
 _CHECKPOINT, _JOURNAL, _LOCK = "checkpoint.safetensors", "journal", "lock"
 
@@ -156,6 +156,29 @@ def export(
 def read_export(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `export` wrote: tensors by name, and JSON. All of it is verified, or `StateError` is raised."""
     return tensor_file.read(Path(path), kind="export")
+
+
+def peek(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
+    """The JSON of a run's checkpoint, and whether a process holds the run. Nothing is changed.
+
+    A checkpoint is replaced as a whole, so it can be read while the run goes on. It is verified, or
+    `StateError` is raised. As secret as the data.
+    """
+    path = Path(path)
+    with _explained(path):
+        _, meta = tensor_file.read(path / _CHECKPOINT, kind="checkpoint")
+        return meta, _is_held(path)
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with open(path / _LOCK, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go at once
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _refuse_other_files(path: Path) -> None:

@@ -1,0 +1,10 @@
+"""``python -m antiphon`` is ``antiphon``."""
+
+import sys
+
+from antiphon.cli import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    sys.exit(main())
