@@ -85,7 +85,7 @@ def test_scores_of_known_batches_have_the_means_of_their_energies(sampling, rela
     coins = np.arange(300) % 2 == 0
     instance = canaries(claim.plan, coins)
     attack, transcript = Attack(claim), train(claim, instance, 3)
-    seen = attack._seen(instance, transcript)
+    seen = attack._seen(instance, transcript, 0)
     amplitude = claim.plan.amplitude
     energy = amplitude**2 * ((attack._encoder @ seen) ** 2).sum(0) / 64
     signs = np.where(coins, 1.0, -1.0)

@@ -39,11 +39,16 @@ class Attack:
         self.certificate, self.plan = certificate, certificate.plan
         self.is_gaussian = certificate.route == "gaussian"
         self.knows_batches = certificate.route in _GIVEN_PATTERN
-        self._coins = np.random.default_rng(0)
         self._encoder: Array = self.plan.known_mechanism().encoder(self.plan.steps)
 
-    def scores(self, instance: Instance, transcript: Transcript) -> Array:
-        """Log-likelihood ratios of present to absent, one for each canary."""
+    def scores(self, instance: Instance, transcript: Transcript, seed: int = 0) -> Array:
+        """Log-likelihood ratios of present to absent, one for each canary.
+
+        Args:
+            instance: What was planted.
+            transcript: What was released.
+            seed: Of the attacker's own coins, which give batches to a canary that is not there.
+        """
         stream, noise = self._combined(instance, transcript)
         # As long as what was released, should that be more than was planned.
         encoder = self._encoder
@@ -52,7 +57,7 @@ class Attack:
         white = encoder @ (stream - instance.others)
         sizes = (noise, instance.present, instance.absent)
         if self.knows_batches:
-            return log_ratio_known(encoder, white, self._seen(instance, transcript), *sizes)
+            return log_ratio_known(encoder, white, self._seen(instance, transcript, seed), *sizes)
         return log_ratio_hidden(encoder, white, law_of(self.plan, len(stream)), *sizes)
 
     def _combined(self, instance: Instance, transcript: Transcript) -> tuple[Array, float]:
@@ -75,15 +80,16 @@ class Attack:
         own = instance.row_of[0]
         return np.array([float((rows != own).sum()) for rows in transcript.rows])
 
-    def _seen(self, instance: Instance, transcript: Transcript) -> Array:
+    def _seen(self, instance: Instance, transcript: Transcript, seed: int) -> Array:
         """Steps by canaries: who took part, or would have, had it been there."""
         seen = np.zeros((len(transcript.rows), len(instance.row_of)))
         missing = np.flatnonzero(instance.row_of < 0)
         if len(missing):
             # Neighbours differ in a record with given batches: one that is not there gets them from here.
             rates = law_of(self.plan, len(seen)).rates
-            groups = self._coins.integers(len(rates), size=len(missing))
-            seen[:, missing] = self._coins.random((len(seen), len(missing))) < rates[groups].T
+            coins = np.random.default_rng([seed, 1])
+            groups = coins.integers(len(rates), size=len(missing))
+            seen[:, missing] = coins.random((len(seen), len(missing))) < rates[groups].T
         canary_of = np.full(max(len(instance.place), 1), -1)
         there = instance.row_of >= 0
         canary_of[instance.row_of[there]] = np.flatnonzero(there)

@@ -65,7 +65,10 @@ def one_run(
         right = game.play(seed + 1)
         guesses = max(
             {max(1, round(share * count)) for share in _SHARES},
-            key=lambda c: bound_on_epsilon(certificate, int(right[:c].sum()), c, count, confidence),
+            key=lambda c: (
+                bound_on_epsilon(certificate, int(right[:c].sum()), c, count, confidence),
+                c,
+            ),
         )
         runs = 2
     if not 1 <= whole("guesses", guesses) <= count:
@@ -105,14 +108,15 @@ class _Game:
 
     @property
     def attack(self) -> Attack:
-        """The attack on the claim, with coins of its own."""
+        """The attack on the claim."""
         return Attack(self.certificate)
 
     def play(self, seed: int) -> NDArray[np.bool_]:
         """Which guesses are right, the clearest first."""
         coins = np.random.default_rng(seed).random(self.count) < 0.5
         instance = planted(self.certificate.plan, coins)
-        scores = self.attack.scores(instance, self.trainer(self.certificate, instance, seed))
+        transcript = self.trainer(self.certificate, instance, seed)
+        scores = self.attack.scores(instance, transcript, seed)
         clearest = np.argsort(-np.abs(scores), kind="stable")
         right: NDArray[np.bool_] = ((scores > 0) == coins)[clearest]
         return right

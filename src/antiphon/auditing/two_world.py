@@ -179,6 +179,7 @@ def _play(
     found = []
     for is_in, seed in zip(coins, seeds, strict=True):
         instance = worst_case(attack.plan, bool(is_in))
-        transcript = trainer(attack.certificate, instance, int(seed) >> 1)
-        found.append(float(attack.scores(instance, transcript)[0]))
+        number = int(seed) >> 1  # seeds have 63 bits
+        transcript = trainer(attack.certificate, instance, number)
+        found.append(float(attack.scores(instance, transcript, number)[0]))
     return found
