@@ -8,11 +8,12 @@ import torch
 from scipy.stats import kstest
 
 import antiphon as ap
-from antiphon.auditing import Attack, canaries, train, worst_case
+from antiphon.auditing import Attack, canaries, train, worst_case, worst_row
 from antiphon.errors import UnsupportedError
 from antiphon.mechanisms import BLT, Banded, Independent, LambdaCGD, NuFTRL, Tree
 from antiphon.plan import Block
 from antiphon.randomness import Generator
+from antiphon.sampling import Recorded
 from antiphon.training import VOTE, VOTES
 
 MECHANISMS = {
@@ -149,3 +150,16 @@ def test_a_data_set_without_any_canary_is_still_one():
     claim = certificate()
     instance = canaries(claim.plan, np.zeros(3, dtype=bool))
     assert np.isfinite(Attack(claim).scores(instance, train(claim, instance, 0))).all()
+
+
+def test_in_a_recorded_schedule_the_most_exposed_row_is_attacked():
+    batches = ((0, 1), (1, 2), (2, 3), (1, 3))
+    plan = ap.Plan(n=4, sampling=Recorded(batches), steps=4, mechanism=LambdaCGD(0.9),
+                   relation="zero-out", noise_multiplier=2.0)  # fmt: skip
+    row, claim = worst_row(plan), ap.certify(plan, 1e-5)
+    assert row == 1  # takes part in steps 0, 1 and 3
+    instance = worst_case(plan, True, row)
+    score = Attack(claim).scores(instance, train(claim, instance, 0))
+    mu = float(plan.mechanism.sensitivity(4, plan.participation)) / 2
+    assert abs(float(score[0]) - mu**2 / 2) < 5 * mu
+    assert worst_row(claim.plan) == 1 and worst_row(certificate().plan) == 0

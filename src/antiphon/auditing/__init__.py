@@ -11,7 +11,7 @@ from antiphon.auditing.bounds import (
     trade_off_band,
 )
 from antiphon.auditing.curve import AbstractCurve, GaussianCurve, PointCurve
-from antiphon.auditing.instance import Instance, canaries, worst_case
+from antiphon.auditing.instance import Instance, canaries, worst_case, worst_row
 from antiphon.auditing.one_run import one_run
 from antiphon.auditing.one_run_bounds import (
     epsilon_from_one_run,
@@ -61,4 +61,5 @@ __all__ = [
     "two_world",
     "whiteness",
     "worst_case",
+    "worst_row",
 ]

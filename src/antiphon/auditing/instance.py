@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from antiphon.errors import UnsupportedError
 from antiphon.plan import Plan
 from antiphon.relations import Relation
-from antiphon.sampling import FixedSize
+from antiphon.sampling import FixedSize, Recorded
 from antiphon.training import VOTES
 
-__all__ = ["LONG", "Instance", "Lookup", "canaries", "layers_of", "worst_case"]
+__all__ = ["LONG", "Instance", "Lookup", "canaries", "layers_of", "worst_case", "worst_row"]
 
 LONG = 10.0  # norm of a canary's gradient before clipping, in clip norms
 
@@ -116,12 +116,27 @@ def canaries(plan: Plan, coins: Coins) -> Instance:
     )
 
 
-def worst_case(plan: Plan, is_in: bool) -> Instance:
+def worst_row(plan: Plan) -> int:
+    """The row to attack: the first, or in a recorded schedule the one with the largest ‖Cy‖."""
+    if not isinstance(plan.sampling, Recorded):
+        return 0
+    seen = np.zeros((plan.steps, plan.n))
+    for step, rows in enumerate(plan.sampling.batches[: plan.steps]):
+        seen[step, list(rows)] = 1.0
+    return int(((plan.known_mechanism().encoder(plan.steps) @ seen) ** 2).sum(0).argmax())
+
+
+def worst_case(plan: Plan, is_in: bool, row: int = 0) -> Instance:
     """The data set of one world: a record, or what stands in its place, among rows that give it away.
 
     In batches of fixed size all others have the opposite gradient, so that a batch without the record
     shows: its sum is -b, against 2 - b with the record and 1 - b with its ghost. Elsewhere others add
-    nothing. In an order that is fixed, the record is the first.
+    nothing.
+
+    Args:
+        plan: What runs.
+        is_in: Whether the record is there.
+        row: Its row, from `worst_row`.
     """
     relation = Relation.of(plan.relation)
     absent = -1.0 if relation is Relation.REPLACE_ONE else 0.0
@@ -132,9 +147,9 @@ def worst_case(plan: Plan, is_in: bool) -> Instance:
         return Instance(
             place, size, 1, np.zeros(1, np.int64), 2.0, 1.0 + absent, -plan.expected_batch
         )
-    ghosts = 1 if plan.sampling.own_coin else plan.n - 1
-    sizes = np.zeros(ghosts + 1)
-    sizes[0] = 1.0 if is_in else absent
+    rows = 2 if plan.sampling.own_coin else plan.n
+    sizes = np.zeros(rows)
     if relation is Relation.ADD_REMOVE and not is_in:
-        return Instance(np.zeros(ghosts, np.int64), sizes[1:], 1, np.full(1, -1))
-    return Instance(np.zeros(ghosts + 1, np.int64), sizes, 1, np.zeros(1, np.int64), absent=absent)
+        return Instance(np.zeros(rows - 1, np.int64), sizes[1:], 1, np.full(1, -1))
+    sizes[row] = 1.0 if is_in else absent
+    return Instance(np.zeros(rows, np.int64), sizes, 1, np.full(1, row), absent=absent)

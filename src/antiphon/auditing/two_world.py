@@ -17,7 +17,7 @@ from antiphon.auditing.bounds import (
     mu_from_guesses,
     trade_off_band,
 )
-from antiphon.auditing.instance import worst_case
+from antiphon.auditing.instance import worst_case, worst_row
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
 from antiphon.auditing.trainer import Trainer, train
 from antiphon.certificate import Certificate
@@ -164,8 +164,8 @@ def play(
     coins = np.random.default_rng(seed).random(whole("runs", runs)) < 0.5
     seeds = np.random.SeedSequence(seed).generate_state(runs, np.uint64)
     parts = [slice(start, start + _PART) for start in range(0, runs, _PART)]
-    attack, scores = Attack(certificate), list[float]()
-    tasks = (delayed(_play)(attack, trainer, coins[part], seeds[part]) for part in parts)
+    attack, row, scores = Attack(certificate), worst_row(certificate.plan), list[float]()
+    tasks = (delayed(_play)(attack, row, trainer, coins[part], seeds[part]) for part in parts)
     with bar(f"{runs} runs") as show:
         for found in Parallel(n_jobs=jobs, return_as="generator")(tasks):
             scores += found
@@ -174,11 +174,11 @@ def play(
 
 
 def _play(
-    attack: Attack, trainer: Trainer, coins: NDArray[np.bool_], seeds: NDArray[np.uint64]
+    attack: Attack, row: int, trainer: Trainer, coins: NDArray[np.bool_], seeds: NDArray[np.uint64]
 ) -> list[float]:
     found = []
     for is_in, seed in zip(coins, seeds, strict=True):
-        instance = worst_case(attack.plan, bool(is_in))
+        instance = worst_case(attack.plan, bool(is_in), row)
         number = int(seed) >> 1  # seeds have 63 bits
         transcript = trainer(attack.certificate, instance, number)
         found.append(float(attack.scores(instance, transcript, number)[0]))
