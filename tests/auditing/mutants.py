@@ -61,6 +61,10 @@ def whole_weights(self: Any, squared: Any, clip_norm: float) -> dict[str, torch.
     return {layer: torch.ones_like(norms) for layer, norms in squared.items()}
 
 
+def each_layer_by_itself(self: Any, squared: Any, clip_norm: float) -> dict[str, torch.Tensor]:
+    return {layer: (clip_norm / norms.sqrt()).clamp(max=1.0) for layer, norms in squared.items()}
+
+
 def max_for_min(self: Any, squared: Any, clip_norm: float) -> dict[str, torch.Tensor]:
     total = torch.stack(list(squared.values())).sum(0).sqrt()
     weight = (clip_norm / total).nan_to_num(1.0, posinf=1.0).clamp(min=1.0)
@@ -141,7 +145,7 @@ def resumed(certificate: Certificate, instance: Instance, seed: int) -> Transcri
         torch.cat([torch.from_numpy(a), torch.from_numpy(b)]).numpy()
         for a, b in zip(first.streams, second.streams, strict=True)
     )
-    return Transcript(streams, second.rows)
+    return Transcript(streams, first.rows + second.rows)
 
 
 def resumed_without_counter(certificate: Certificate, instance: Instance, seed: int) -> Transcript:
@@ -191,9 +195,9 @@ def without_the_factor_2() -> Certificate:
 
 
 def as_if_poisson() -> Certificate:
-    plan = ap.Plan(n=32, sampling=ap.Poisson(1 / 32), steps=16, mechanism=Independent(),
-                   noise_multiplier=0.6)  # fmt: skip
-    claim = ap.certify(plan, 0.03)
+    plan = ap.Plan(n=32, sampling=ap.Poisson(1 / 32), steps=32, mechanism=Independent(),
+                   noise_multiplier=0.5)  # fmt: skip
+    claim = ap.certify(plan, DELTA)
     return replace(claim, plan=replace(plan, sampling=ap.FixedSize(1), relation="zero-out"))
 
 
@@ -243,7 +247,7 @@ MUTANTS = {
             "no factor 2 for replace-one", "one-run", without_the_factor_2, train, None,
             canaries=100_000,
         ),
-        Mutant("fixed-size batches certified as Poisson", "two-world", as_if_poisson, train, None, 1600),
+        Mutant("fixed-size batches certified as Poisson", "two-world", as_if_poisson, train, None, 1000),
         Mutant("counter lost at resume", "noise", full(8), resumed_without_counter, resumed),
         Mutant(
             "the same noise in every epoch", "noise", full(8),
@@ -260,6 +264,14 @@ MUTANTS = {
         Mutant(
             "max in place of min", "one-run", full(1),
             with_patches(lambda: patch.object(Flat, "weights", max_for_min)),
+        ),
+        Mutant(
+            "each layer clipped by the whole clip norm", "two-world", full(1),
+            with_patches(lambda: patch.object(Flat, "weights", each_layer_by_itself)), runs=1000,
+        ),
+        Mutant(
+            "rows drawn twice as often as certified", "two-world", poisson,
+            with_plan(sampling=ap.Poisson(1.0)), runs=500,
         ),
         Mutant(
             "the rank with the noise adds none", "one-run", full(1),

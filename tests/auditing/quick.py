@@ -3,6 +3,7 @@
 import numpy as np
 
 from antiphon.auditing import Transcript
+from antiphon.auditing.lookup import layers_of
 
 
 def simulated(scale=1.0):
@@ -11,10 +12,12 @@ def simulated(scale=1.0):
     def run(certificate, instance, seed):
         plan, rng = certificate.plan, np.random.default_rng(seed)
         decoder = plan.known_mechanism().decoder(plan.steps)
-        noise = decoder @ rng.normal(size=(plan.steps, instance.places))
-        stream = plan.known_noise() * scale * noise
+        streams = []
+        for layer in layers_of(plan):
+            noise = decoder @ rng.normal(size=(plan.steps, instance.places))
+            streams.append(layer.noise * scale * noise)
+            np.add.at(streams[-1], (slice(None), instance.place), instance.size)
         rows = tuple(np.arange(len(instance.place)) for _ in range(plan.steps))  # full batches
-        np.add.at(stream, (slice(None), instance.place), instance.size)
-        return Transcript((stream,), rows)
+        return Transcript(tuple(streams), rows)
 
     return run

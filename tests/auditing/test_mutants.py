@@ -31,4 +31,4 @@ def test_the_honest_trainer_passes_where_a_broken_one_is_caught(rule):
 
 
 def test_there_is_a_mutant_for_every_rule():
-    assert len(MUTANTS) == 12
+    assert len(MUTANTS) == 14

@@ -9,11 +9,12 @@ from scipy.stats import kstest
 
 import antiphon as ap
 from antiphon.auditing import Attack, canaries, train, worst_case, worst_row
-from antiphon.errors import UnsupportedError
+from antiphon.auditing.lookup import Lookup
+from antiphon.errors import PlanError, UnsupportedError
 from antiphon.mechanisms import BLT, Banded, Independent, LambdaCGD, NuFTRL, Tree
 from antiphon.plan import Block
 from antiphon.randomness import Generator
-from antiphon.sampling import Recorded
+from antiphon.sampling import Draws, Recorded
 from antiphon.training import VOTE, VOTES
 
 MECHANISMS = {
@@ -42,7 +43,8 @@ def test_without_noise_to_speak_of_the_streams_are_the_clipped_sums():
     for step, rows in enumerate(transcript.rows):
         expected[step, np.flatnonzero(coins)[rows]] = 1.0
     assert 0 < expected.sum() < 18
-    np.testing.assert_allclose(transcript.streams[0], expected, atol=1e-3)
+    for stream in transcript.streams:
+        np.testing.assert_allclose(stream, expected, atol=1e-3)
 
 
 def test_the_noise_is_that_of_the_mechanism():
@@ -82,7 +84,7 @@ def test_acceptance_dp_ftrl_16_scores_are_normal_with_the_certified_mu(name):
 )
 def test_scores_of_known_batches_have_the_means_of_their_energies(sampling, relation):
     claim = certificate(n=300, sampling=sampling, relation=relation, noise_multiplier=8.0)
-    assert Attack(claim).knows_batches
+    assert Attack(claim).is_gaussian
     coins = np.arange(300) % 2 == 0
     instance = canaries(claim.plan, coins)
     attack, transcript = Attack(claim), train(claim, instance, 3)
@@ -111,15 +113,16 @@ def test_votes_on_the_clip_norm_are_read_off_its_path():
     claim = certificate(mechanism=Independent(), blocks=blocks, noise_multiplier=None, steps=4)
     for is_in in (True, False):
         instance = worst_case(claim.plan, is_in)
-        votes = train(claim, instance, 4).streams[1]
+        votes = train(claim, instance, 4).votes
         # A ghost is always there and votes the other way.
         np.testing.assert_allclose(votes[:, 0], is_in - 1.0, atol=0.02)
 
 
 def test_users_are_canaries_as_a_whole():
     claim = certificate(unit="user", noise_multiplier=1e-4, mechanism=Independent())
-    streams = train(claim, canaries(claim.plan, np.array([True, False, True])), 0).streams
-    np.testing.assert_allclose(streams[0], np.tile([1.0, 0.0, 1.0], (6, 1)), atol=1e-2)
+    found = train(claim, canaries(claim.plan, np.array([True, False, True])), 0)
+    np.testing.assert_allclose(found.streams[1], np.tile([1.0, 0.0, 1.0], (6, 1)), atol=1e-2)
+    assert [rows.tolist() for rows in found.rows] == [[0, 1]] * 6
 
 
 @pytest.mark.parametrize("is_in", [True, False])
@@ -163,3 +166,43 @@ def test_in_a_recorded_schedule_the_most_exposed_row_is_attacked():
     mu = float(plan.mechanism.sensitivity(4, plan.participation)) / 2
     assert abs(float(score[0]) - mu**2 / 2) < 5 * mu
     assert worst_row(claim.plan) == 1 and worst_row(certificate().plan) == 0
+
+
+@pytest.mark.parametrize("sampling", [ap.Poisson(0.3), ap.FixedSize(4), ap.BallsInBins(3)])
+def test_the_transcript_has_the_batches_that_were_drawn(sampling):
+    plan = ap.Plan(n=12, sampling=sampling, steps=6, mechanism=Independent(), relation="zero-out",
+                   noise_multiplier=1.0)  # fmt: skip
+    instance = canaries(plan, np.ones(12, dtype=bool))
+    found = train(replace(certificate(), plan=plan), instance, 8).rows
+    draws = Draws(sampling, 12, Generator.seeded(8).spawn("sampling"))
+    assert [rows.tolist() for rows in found] == [draws.rows(t).tolist() for t in range(6)]
+
+
+def test_batches_of_fixed_size_keep_their_rows_under_add_remove():
+    plan = ap.Plan(
+        n=10, sampling=ap.FixedSize(2), steps=2, mechanism=Independent(), noise_multiplier=1.0
+    )
+    instance = canaries(plan, np.arange(10) % 2 == 0)
+    assert len(instance.place) == 10
+    assert len(train(replace(certificate(), plan=plan), instance, 0).rows) == 2
+
+
+def test_blocks_are_layers_of_any_depth():
+    model = Lookup(3, ("a.b", "a", "c"))
+    assert [name for name, _ in model.named_parameters()] == ["a.weight", "a.b.weight", "c.weight"]
+    for name in ("", "forward"):
+        with pytest.raises(UnsupportedError, match="no layer can be called"):
+            Lookup(3, (name,))
+
+
+@pytest.mark.parametrize(("epsilon", "error"), [(0.0, PlanError), (np.inf, PlanError)])
+def test_a_claim_without_a_positive_finite_epsilon_is_refused(epsilon, error):
+    with pytest.raises(error, match="positive, finite ε"):
+        Attack(replace(certificate(), epsilon=epsilon))
+
+
+def test_plans_too_long_to_decode_are_refused():
+    claim = certificate()
+    long = replace(claim, plan=replace(claim.plan, steps=9000))
+    with pytest.raises(UnsupportedError, match="at most 8192; the plan has 9000"):
+        Attack(long)

@@ -6,6 +6,7 @@ from auditing.quick import simulated
 
 import antiphon as ap
 from antiphon.auditing import Transcript, whiteness
+from antiphon.errors import PlanError
 from antiphon.mechanisms import Dense, LambdaCGD
 from antiphon.plan import Block
 
@@ -35,9 +36,11 @@ def test_two_percent_of_the_noise_are_seen(scale):
 def test_a_correlation_between_two_steps_is_seen():
     def shared(certificate, instance, seed):
         transcript = simulated()(certificate, instance, seed)
-        white = certificate.plan.mechanism.encoder(5) @ transcript.streams[0]
+        first, second = transcript.streams
+        white = certificate.plan.mechanism.encoder(5) @ second
         white[4] = 0.1 * white[1] + np.sqrt(0.99) * white[4]
-        return Transcript((certificate.plan.mechanism.decoder(5) @ white,), transcript.rows)
+        second = certificate.plan.mechanism.decoder(5) @ white
+        return Transcript((first, second), transcript.rows)
 
     found = whiteness(claim(), trainer=shared)
     assert found.p_value < 1e-6
@@ -63,3 +66,8 @@ def test_the_real_trainer_adds_the_noise_of_its_plan(options):
     found = whiteness(replace(proved, plan=ap.Plan(**values)), places=20_000)
     assert found.p_value > 1e-4
     assert found.scale == pytest.approx(1.0, abs=0.02)
+
+
+def test_correlations_over_few_places_are_refused():
+    with pytest.raises(PlanError, match="at least 1000 places; got 20"):
+        whiteness(claim(), places=20)

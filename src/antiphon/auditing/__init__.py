@@ -10,7 +10,7 @@ from antiphon.auditing.bounds import (
     mu_from_guesses,
     trade_off_band,
 )
-from antiphon.auditing.curve import AbstractCurve, GaussianCurve, PointCurve
+from antiphon.auditing.curve import AbstractCurve, GaussianCurve, PointCurve, ProfileCurve
 from antiphon.auditing.instance import Instance, canaries, worst_case, worst_row
 from antiphon.auditing.one_run import one_run
 from antiphon.auditing.one_run_bounds import (
@@ -35,6 +35,7 @@ __all__ = [
     "Instance",
     "Planted",
     "PointCurve",
+    "ProfileCurve",
     "TradeOffBand",
     "Trainer",
     "Transcript",

@@ -1,23 +1,24 @@
 """From what a run released to one score for every canary."""
 
+import math
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.auditing.instance import Instance
+from antiphon.auditing.lookup import layers_of
 from antiphon.auditing.scores import law_of, log_ratio_hidden, log_ratio_known
 from antiphon.auditing.trainer import Transcript
 from antiphon.certificate import Certificate
+from antiphon.errors import PlanError, UnsupportedError
 from antiphon.relations import Relation
-from antiphon.training import VOTES
 
 __all__ = ["Attack"]
 
 Array = NDArray[np.float64]
 
-# Proofs that hold for every pattern of participation by itself: an attacker may know it.
-_GIVEN_PATTERN = ("gaussian", "conditioned")
+_MOST_STEPS = 8192  # arrays of steps by steps are formed
 
 
 @final
@@ -31,14 +32,24 @@ class Attack:
     Attributes:
         certificate: The claim.
         plan: Its plan.
-        is_gaussian: Whether the claim is a Gaussian curve as a whole.
-        knows_batches: Whether the attacker is told who was in which batch.
+        is_gaussian: Whether the claim is a Gaussian curve as a whole. It then holds for every pattern of
+            participation by itself, and the attacker is told who was in which batch. Other claims are
+            hulls of several proofs, and some of these need the batches to be secret.
     """
 
     def __init__(self, certificate: Certificate) -> None:
+        if not 0 < certificate.epsilon < math.inf:
+            raise PlanError(
+                f"an audit compares what it finds with a positive, finite ε; the certificate has "
+                f"ε = {certificate.epsilon:g}. Certify the plan at another δ."
+            )
+        if certificate.plan.steps > _MOST_STEPS:
+            raise UnsupportedError(
+                f"an audit decodes all steps at once, at most {_MOST_STEPS}; the plan has "
+                f"{certificate.plan.steps}. Audit a shorter plan of the same kind."
+            )
         self.certificate, self.plan = certificate, certificate.plan
         self.is_gaussian = certificate.route == "gaussian"
-        self.knows_batches = certificate.route in _GIVEN_PATTERN
         self._encoder: Array = self.plan.known_mechanism().encoder(self.plan.steps)
 
     def scores(self, instance: Instance, transcript: Transcript, seed: int = 0) -> Array:
@@ -56,29 +67,23 @@ class Attack:
             encoder = self.plan.known_mechanism().encoder(len(stream))
         white = encoder @ (stream - instance.others)
         sizes = (noise, instance.present, instance.absent)
-        if self.knows_batches:
+        if self.is_gaussian:
             return log_ratio_known(encoder, white, self._seen(instance, transcript, seed), *sizes)
         return log_ratio_hidden(encoder, white, law_of(self.plan, len(stream)), *sizes)
 
     def _combined(self, instance: Instance, transcript: Transcript) -> tuple[Array, float]:
         """One stream out of those of all blocks, weighed by their precision; and its noise."""
-        plan = self.plan
-        if not plan.blocks:
-            return transcript.streams[0], plan.known_noise()
-        streams, noises = list(transcript.streams), [b.noise_multiplier for b in plan.blocks]
-        if plan.blocks[-1].name == VOTES:
-            alone = instance.places == 1 and Relation.of(plan.relation) is Relation.ADD_REMOVE
-            if not alone:  # canaries of one run share the votes: they say little about each
-                return streams[0], noises[0]
-            streams[1] = streams[1] + self._others(instance, transcript)[:, None]
+        streams = list(transcript.streams)
+        noises = [layer.noise for layer in layers_of(self.plan)]
+        alone = instance.places == 1 and Relation.of(self.plan.relation) is Relation.ADD_REMOVE
+        if transcript.votes is not None and alone:  # canaries of one run share the votes
+            own = instance.row_of[0]
+            others = [[float((rows != own).sum())] for rows in transcript.rows]  # vote against it
+            streams.append(transcript.votes + others)
+            noises.append(self.plan.blocks[-1].noise_multiplier)
         weights = np.array(noises) ** -2.0
         total = sum(w * s for w, s in zip(weights, streams, strict=True)) / weights.sum()
         return np.asarray(total), float(weights.sum() ** -0.5)
-
-    def _others(self, instance: Instance, transcript: Transcript) -> Array:
-        """How many of each batch are not the canary: ghosts, which vote for a smaller clip norm."""
-        own = instance.row_of[0]
-        return np.array([float((rows != own).sum()) for rows in transcript.rows])
 
     def _seen(self, instance: Instance, transcript: Transcript, seed: int) -> Array:
         """Steps by canaries: who took part, or would have, had it been there."""

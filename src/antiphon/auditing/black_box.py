@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from antiphon.auditing.claim import bound_on_epsilon
+from antiphon.auditing.claim import bound_on_epsilon, curve_of
+from antiphon.auditing.one_run_bounds import is_refuted
 from antiphon.auditing.planting import Planted
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
 from antiphon.certificate import Certificate
@@ -57,7 +58,7 @@ def black_box(
     Guarantee:
         If the coins are fair and independent of each other and of everything else, and the model depends
         on each of them no more than certified, then ``audited_epsilon`` is at most its ε with probability
-        ``confidence``, whatever the data, the canaries and the trainer (`antiphon.auditing.bounds`). The
+        ``confidence``, whatever data, canaries and trainer (`antiphon.auditing.one_run_bounds`). The
         verdict "consistent" proves nothing: losses show little of what a model may hold.
 
     Example:
@@ -79,17 +80,13 @@ def black_box(
     order = np.argsort(scores, kind="stable")
     is_in, is_out = order[count - chosen // 2 :], order[: chosen // 2]
     right = int(coins[is_in].sum() + (~coins[is_out]).sum())
-    bounds = [
-        bound_on_epsilon(certificate, right, chosen, count, level)
-        for level in (confidence, verdict_confidence)
-    ]
     return Audit(
         method="black-box",
         certified_epsilon=certificate.epsilon,
-        audited_epsilon=bounds[0],
+        audited_epsilon=bound_on_epsilon(certificate, right, chosen, count, confidence),
         delta=certificate.delta,
         confidence=confidence,
-        refuted_epsilon=bounds[1],
+        is_violation=is_refuted(curve_of(certificate), right, chosen, count, verdict_confidence),
         verdict_confidence=verdict_confidence,
         curve="gaussian" if certificate.route == "gaussian" else "point",
         right=right,

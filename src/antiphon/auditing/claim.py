@@ -1,10 +1,22 @@
 """What right guesses say against a certificate, by the curve that it really claims."""
 
-from antiphon.accounting import gaussian_epsilon
+from antiphon.accounting import gaussian_epsilon, gaussian_mu
+from antiphon.auditing.curve import AbstractCurve, GaussianCurve, ProfileCurve
 from antiphon.auditing.one_run_bounds import epsilon_from_one_run, mu_from_one_run
 from antiphon.certificate import Certificate
 
-__all__ = ["bound_on_epsilon"]
+__all__ = ["bound_on_epsilon", "curve_of"]
+
+
+def curve_of(certificate: Certificate) -> AbstractCurve:
+    """All that the certificate proves: what a verdict tests.
+
+    A verdict on the single pair (ε, δ) would be idle: a mechanism may show everything with probability δ
+    for each of m canaries, and where m δ is above the verdict's failure probability, no outcome refutes it.
+    """
+    if certificate.route == "gaussian":
+        return GaussianCurve(gaussian_mu(certificate.epsilon, certificate.delta))
+    return ProfileCurve(certificate.curve)
 
 
 def bound_on_epsilon(

@@ -14,7 +14,9 @@ from scipy.special import ndtr, ndtri
 
 from antiphon.errors import PlanError
 
-__all__ = ["AbstractCurve", "GaussianCurve", "PointCurve"]
+__all__ = ["AbstractCurve", "GaussianCurve", "PointCurve", "ProfileCurve"]
+
+_LARGE = 700.0  # e^ε leaves the range of floats
 
 
 class AbstractCurve(ABC):
@@ -74,3 +76,27 @@ class PointCurve(AbstractCurve):
     def inverse(self, probability: float) -> float:
         """(p − δ) e^−ε, and at least 0."""
         return max(0.0, probability - self.delta) * math.exp(-self.epsilon)
+
+
+@final
+@dataclass(frozen=True)
+class ProfileCurve(AbstractCurve):
+    """(ε, δ)-DP for several pairs at once, such as all that a certificate proves.
+
+    Example:
+        >>> curve = ProfileCurve(((0.0, 0.4), (1.0, 0.1)))
+        >>> round(curve.inverse(0.5), 6), round(curve.inverse(0.9), 6)
+        (0.147152, 0.628172)
+    """
+
+    points: tuple[tuple[float, float], ...]
+
+    def inverse(self, probability: float) -> float:
+        """The largest of (p − δ) e^−ε, 1 − δ − e^ε (1 − p) and 0, over all pairs."""
+        # The second is the first of the complements, with the laws exchanged.
+        found = 0.0
+        for epsilon, delta in self.points:
+            found = max(found, (probability - delta) * math.exp(-epsilon))
+            if epsilon < _LARGE:
+                found = max(found, 1 - delta - math.exp(epsilon) * (1 - probability))
+        return found

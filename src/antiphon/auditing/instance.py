@@ -1,8 +1,7 @@
-"""Data sets and models whose gradients are chosen: what an attacker would plant, as real rows.
+"""Data sets whose gradients are chosen: what an attacker would plant, as real rows.
 
-The loss of a row is s·w[k]: its gradient is s in place k and nothing else, whatever the weights. Rows are
-longer than the clip norm by `LONG`, so that clipping is attacked, too, and all else of the trainer runs as
-it does for anyone.
+A row has a place and a sign: its gradient is that sign in that place, whatever the weights
+(`antiphon.auditing.lookup`).
 """
 
 from dataclasses import dataclass
@@ -11,17 +10,14 @@ from typing import final
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from antiphon.errors import UnsupportedError
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import FixedSize, Recorded
-from antiphon.training import VOTES
 
-__all__ = ["LONG", "Instance", "Lookup", "canaries", "layers_of", "worst_case", "worst_row"]
-
-LONG = 10.0  # norm of a canary's gradient before clipping, in clip norms
+__all__ = ["Instance", "canaries", "worst_case", "worst_row"]
 
 Coins = NDArray[np.bool_]
 
@@ -49,50 +45,17 @@ class Instance:
     absent: float = 0.0
     others: float = 0.0
 
-    def tensors(self) -> tuple[Tensor, Tensor]:
-        """The rows as a trainer gets them."""
-        return torch.from_numpy(self.place), torch.from_numpy(self.size).float()
-
-
-@final
-class Lookup(nn.Module):
-    """A model whose output for a row is the weights in the row's place, one in every layer.
-
-    Args:
-        places: Number of places.
-        layers: Names of the layers; each gets the same gradient.
-    """
-
-    def __init__(self, places: int, layers: tuple[str, ...] = ("weight",)) -> None:
-        super().__init__()
-        self._tables = []
-        for name in layers:
-            *path, last = name.split(".")
-            parent: nn.Module = self
-            for part in path:
-                if not hasattr(parent, part):
-                    parent.add_module(part, nn.Module())
-                parent = getattr(parent, part)
-            table = nn.Embedding(places, 1)
-            parent.add_module(last, table)
-            self._tables.append(table)
-
-    def forward(self, place: Tensor) -> Tensor:
-        """One number for each row and layer."""
-        return torch.cat([table(place) for table in self._tables], 1)
-
-
-def layers_of(plan: Plan) -> tuple[str, ...]:
-    """Names of the layers that a plan clips one by one, or of the only one."""
-    names = tuple(block.name for block in plan.blocks if block.name != VOTES)
-    return names if plan.blocks and VOTES not in {b.name for b in plan.blocks} else ("weight",)
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Places, signs and numbers of the rows, as a trainer gets them; numbers begin with 1."""
+        numbers = torch.arange(1, len(self.place) + 1)
+        return torch.from_numpy(self.place), torch.from_numpy(self.size).float(), numbers
 
 
 def canaries(plan: Plan, coins: Coins) -> Instance:
     """One canary for each coin, in directions of its own, in or out as the coins say."""
     relation, count = Relation.of(plan.relation), len(coins)
     place = np.arange(count)
-    if relation is Relation.ADD_REMOVE:
+    if relation is Relation.ADD_REMOVE and plan.sampling.own_coin:
         kept = np.flatnonzero(coins)
         row_of = np.full(count, -1)
         row_of[kept] = np.arange(len(kept))

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -9,11 +10,11 @@ from numpy.typing import NDArray
 
 from antiphon.accounting import gaussian_mu
 from antiphon.auditing.attack import Attack
-from antiphon.auditing.claim import bound_on_epsilon
+from antiphon.auditing.claim import bound_on_epsilon, curve_of
 from antiphon.auditing.instance import canaries as planted
-from antiphon.auditing.one_run_bounds import guesses_for
+from antiphon.auditing.one_run_bounds import guesses_for, is_refuted
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
-from antiphon.auditing.trainer import Trainer, train
+from antiphon.auditing.trainer import Trainer, seed_for, train
 from antiphon.certificate import Certificate
 from antiphon.checks import whole
 from antiphon.errors import PlanError
@@ -62,7 +63,7 @@ def one_run(
     if guesses is None and game.attack.is_gaussian:
         guesses = guesses_for(count, gaussian_mu(certificate.epsilon, certificate.delta))
     if guesses is None:
-        right = game.play(seed + 1)
+        right = game.play(seed_for(seed, "pilot"))
         guesses = max(
             {max(1, round(share * count)) for share in _SHARES},
             key=lambda c: (
@@ -73,21 +74,20 @@ def one_run(
         runs = 2
     if not 1 <= whole("guesses", guesses) <= count:
         raise PlanError(f"there are {count} canaries to guess; got guesses={guesses}.")
-    right = game.play(seed)
+    right = game.play(seed_for(seed, "one run"))
     found = int(right[:guesses].sum())
     # Few guesses see a small excess, many a gross one: the verdict asks several numbers of them.
     numbers_of = sorted({guesses, *(max(1, round(share * count)) for share in _VERDICT_SHARES)})
     strict = 1 - (1 - verdict_confidence) / len(numbers_of)
-    refuted = max(
-        bound_on_epsilon(certificate, int(right[:c].sum()), c, count, strict) for c in numbers_of
-    )
+    claimed = curve_of(certificate)
+    refuted = (is_refuted(claimed, int(right[:c].sum()), c, count, strict) for c in numbers_of)
     return Audit(
         method="one-run",
         certified_epsilon=certificate.epsilon,
         audited_epsilon=bound_on_epsilon(certificate, found, guesses, count, confidence),
         delta=certificate.delta,
         confidence=confidence,
-        refuted_epsilon=refuted,
+        is_violation=any(refuted),
         verdict_confidence=verdict_confidence,
         curve="gaussian" if game.attack.is_gaussian else "point",
         right=found,
@@ -106,17 +106,17 @@ class _Game:
     count: int
     trainer: Trainer
 
-    @property
+    @cached_property
     def attack(self) -> Attack:
         """The attack on the claim."""
         return Attack(self.certificate)
 
     def play(self, seed: int) -> NDArray[np.bool_]:
         """Which guesses are right, the clearest first."""
-        coins = np.random.default_rng(seed).random(self.count) < 0.5
+        coins = np.random.default_rng(seed_for(seed, "coins")).random(self.count) < 0.5
         instance = planted(self.certificate.plan, coins)
-        transcript = self.trainer(self.certificate, instance, seed)
-        scores = self.attack.scores(instance, transcript, seed)
+        transcript = self.trainer(self.certificate, instance, seed_for(seed, "run"))
+        scores = self.attack.scores(instance, transcript, seed_for(seed, "attack"))
         clearest = np.argsort(-np.abs(scores), kind="stable")
         right: NDArray[np.bool_] = ((scores > 0) == coins)[clearest]
         return right

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["AuditReport", "audit"]
 
 _QUICK, _FULL = 20.0, 300.0  # seconds of two-world runs that are aimed at
-_START, _STEP = 2e-3, 2e-3  # seconds of a run, and of each of its steps, roughly
 _FEWEST, _MOST = 200, 20_000  # runs that are worth the while,
 _FEWEST_OF_POINT = 1000  # and for a claim of one point (ε, δ), whose bound needs rare events
 
@@ -141,15 +140,16 @@ def audit(
         If what runs is private as certified and its noise as planned, then no bound is above the certified
         ε with probability 95 %, and the verdict is "consistent" with probability 99.9 %.
     """
-    plan = certificate.plan
     if runs is None:
-        room = (_QUICK if quick else _FULL) * jobs / (_START + _STEP * plan.steps)
+        play(certificate, 1, seed=seed, trainer=trainer)  # what is loaded once does not count
+        each = play(certificate, 2, seed=seed, trainer=trainer).seconds / 2
+        room = (_QUICK if quick else _FULL) * jobs / each
         fewest = _FEWEST if certificate.route == "gaussian" else _FEWEST_OF_POINT
         runs = min(_MOST, int(room)) if room >= fewest else 0
     parts = 2 if runs else 1
     confidence = 1 - 0.05 / parts
     strict = 1 - (1 - VERDICT_CONFIDENCE) / (parts + 1)
-    noise = whiteness(certificate, seed=seed + 2, trainer=trainer)
+    noise = whiteness(certificate, seed=seed, trainer=trainer)
     audits = [
         one_run(
             certificate, numbers=2e6 if quick else 2e7, confidence=confidence,

@@ -25,8 +25,8 @@ class Audit:
         audited_epsilon: With ``confidence``, what ran has no smaller ε at this δ.
         delta: δ of both.
         confidence: Of ``audited_epsilon``.
-        refuted_epsilon: The same at the confidence of the verdict (99.9 % unless told otherwise).
-        verdict_confidence: That confidence.
+        is_violation: Whether the certificate's whole curve is refuted at ``verdict_confidence``.
+        verdict_confidence: Probability with which an honest trainer is not accused.
         curve: "gaussian" if the bound is on μ, because the certificate is exactly Gaussian, else "point".
         right: Right guesses, of ``guesses``.
         guesses: Guesses that counted.
@@ -41,7 +41,7 @@ class Audit:
     audited_epsilon: float
     delta: float
     confidence: float
-    refuted_epsilon: float
+    is_violation: bool
     verdict_confidence: float
     curve: str
     right: int
@@ -55,11 +55,6 @@ class Audit:
     def ratio(self) -> float:
         """Audited ε to certified ε."""
         return self.audited_epsilon / self.certified_epsilon
-
-    @property
-    def is_violation(self) -> bool:
-        """Whether the certificate is refuted at the confidence of the verdict."""
-        return self.refuted_epsilon > self.certified_epsilon
 
     @property
     def verdict(self) -> str:

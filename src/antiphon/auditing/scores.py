@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, xlogy
 
 from antiphon.plan import Plan
-from antiphon.sampling import BallsInBins, CyclicPoisson, FixedSize, Poisson
+from antiphon.sampling import BallsInBins, CyclicPoisson, FixedSize, Poisson, ShuffledEpochs
 
 __all__ = ["Law", "law_of", "log_ratio_hidden", "log_ratio_known"]
 
@@ -93,7 +93,10 @@ def law_of(plan: Plan, length: int) -> Law:
             return Law((steps % bins == np.arange(bins)[:, None]).astype(float))
         case CyclicPoisson(rate, cycle):
             return Law(rate * (steps % cycle == np.arange(cycle)[:, None]))
-    # Orders that are shuffled: as if every step were a coin of its own.
+        case ShuffledEpochs(batch, False):
+            bins = -(-plan.n // batch)
+            return Law((steps % bins == np.arange(bins)[:, None]).astype(float))
+    # Orders that are shuffled again and again: as if every step were a coin of its own.
     return Law(np.full((1, length), min(1.0, plan.expected_batch / plan.n)))
 
 

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from antiphon.auditing.instance import LONG, Instance, Lookup, layers_of
+from antiphon.auditing.instance import Instance
+from antiphon.auditing.lookup import LONG, Layer, Lookup, has_votes, layers_of
 from antiphon.certificate import Certificate
-from antiphon.plan import Plan
-from antiphon.randomness import Generator
-from antiphon.sampling import Draws
-from antiphon.training import VOTE, VOTES, Adaptive, PerLayer, make_private
+from antiphon.training import VOTE, Adaptive, PerLayer, Run, make_private
 
-__all__ = ["Trainer", "Transcript", "train"]
+__all__ = ["Trainer", "Transcript", "seed_for", "train"]
 
 Stream = NDArray[np.float64]
+
+# The clip norm moves little, so that its path tells all votes: the rate is no part of the promise.
+_ADAPTIVE = Adaptive(rate=1e-6)
 
 
 @final
@@ -26,16 +27,25 @@ class Transcript:
     """What one run released, and which batches it drew.
 
     Attributes:
-        streams: One array of steps by places for every block of the plan, in units of its bound and as
-            sums over the batch, the divisor undone.
-        rows: The rows of every batch. The attacker may use them only where the certificate allows for it.
+        streams: For every layer an array of steps by places: the released sums over the batch, the
+            divisor undone, in units of what a canary adds.
+        rows: The rows of every batch, as they were used. The attacker may know them only where the proof
+            holds for those who do.
+        votes: With adaptive clipping, the noisy sum of votes at every step, in units of a canary's.
     """
 
     streams: tuple[Stream, ...]
     rows: tuple[NDArray[np.int64], ...]
+    votes: Stream | None = None
 
 
 Trainer = Callable[[Certificate, Instance, int], Transcript]
+
+
+def seed_for(seed: int, role: str) -> int:
+    """A seed of its own for every use of random numbers, so that no two share a stream."""
+    words = np.random.SeedSequence([seed, *role.encode()]).generate_state(1, np.uint64)
+    return int(words[0] >> np.uint64(1))
 
 
 def train(
@@ -55,66 +65,65 @@ def train(
         steps: Stop after so many steps; unless given, after all.
         options: Of `antiphon.make_private`, such as ``checkpoint``.
     """
-    plan = certificate.plan
-    model = Lookup(instance.places, layers_of(plan))
+    plan, layers = certificate.plan, layers_of(certificate.plan)
+    model = Lookup(instance.places, [layer.name for layer in layers])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    place, size = instance.tensors()
-    users = None
+    rows, users = instance.tensors(), None
     if plan.unit == "user":  # two rows each: the mean of a user's gradients is what is clipped
-        users = torch.arange(len(place)).repeat(2).numpy()
-        place, size = place.repeat(2), size.repeat(2)
-    has_votes = any(block.name == VOTES for block in plan.blocks)
-    clipping = Adaptive() if has_votes else PerLayer() if plan.blocks else "flat"
+        users = np.tile(np.arange(len(instance.place)), 2)
+        rows = (rows[0].repeat(2), rows[1].repeat(2), rows[2].repeat(2))
+    clipping = _ADAPTIVE if has_votes(plan) else PerLayer() if plan.blocks else "flat"
     with make_private(
-        model, optimizer, (place, size), plan=certificate, seed=seed, user=users, clipping=clipping,
+        model,
+        optimizer,
+        rows,
+        plan=certificate,
+        seed=seed,
+        user=users,
+        clipping=clipping,
         **options,
-    ) as run:  # fmt: skip
-        recorder = _Recorder(plan, run, optimizer)
-        for places, sizes in run.batches(steps, show=False):
-            # Longer than any bound, in every layer by itself.
-            run.step((model(places) * sizes[:, None]).sum(1) * LONG * recorder.longest)
-    source = Generator.seeded(seed).spawn("sampling")
-    count = len(instance.place)
-    draws = Draws(plan.sampling, count, source) if count else None
-    rows = tuple(
-        draws.rows(step).numpy() if draws else np.empty(0, np.int64) for step in range(plan.steps)
-    )
-    return Transcript(recorder.streams(), rows)
+    ) as run:
+        recorder = _Recorder(run, optimizer, layers)
+        for place, size, number in run.batches(steps, show=False):
+            recorder.drawn(number)
+            longest = max(run.clip_norm, *(layer.bound for layer in layers))
+            run.step((model(place) * size[:, None]).sum(1) * LONG * longest)
+    return recorder.transcript()
 
 
 class _Recorder:
-    """Keeps the gradients that the optimizer gets, and the clip norms that were announced."""
+    """Keeps the batches, the gradients that the optimizer gets, and the clip norms that are announced."""
 
-    def __init__(self, plan: Plan, run: object, optimizer: torch.optim.Optimizer) -> None:
-        self._plan, self._run = plan, run
-        self._norms, self._seen = [run.clip_norm], list[list[Stream]]()  # type: ignore[attr-defined]
+    def __init__(
+        self, run: Run, optimizer: torch.optim.Optimizer, layers: tuple[Layer, ...]
+    ) -> None:
+        self._run, self._layers = run, layers
+        self._norms, self._rows = [run.clip_norm], list[NDArray[np.int64]]()
+        self._seen = list[list[Stream]]()
         self._parameters = [p for group in optimizer.param_groups for p in group["params"]]
         optimizer.register_step_pre_hook(self._keep)
         optimizer.register_step_post_hook(self._keep_norm)
 
-    @property
-    def longest(self) -> float:
-        """The largest bound of the next step."""
-        return max([self._norms[-1], *(block.bound for block in self._plan.blocks)])
+    def drawn(self, number: torch.Tensor) -> None:
+        """The rows of a batch; 0 is the blank of an empty one."""
+        self._rows.append(np.unique(number[number > 0].numpy()) - 1)
 
     def _keep(self, *details: object) -> None:
         self._seen.append([p.grad.double().numpy().ravel().copy() for p in self._parameters])
 
     def _keep_norm(self, *details: object) -> None:
-        self._norms.append(self._run.clip_norm)  # type: ignore[attr-defined]
+        self._norms.append(self._run.clip_norm)
 
-    def streams(self) -> tuple[Stream, ...]:
-        """The released sums of every block, in units of its bound."""
-        plan, norms = self._plan, np.array(self._norms)
-        layers = [np.array(found) * plan.expected_batch for found in zip(*self._seen, strict=True)]
-        if any(block.name == VOTES for block in plan.blocks):
-            return (layers[0] / norms[:-1, None], self._votes(norms))
-        if plan.blocks:
-            return tuple(x / b.bound for x, b in zip(layers, plan.blocks, strict=True))
-        return (layers[0] / plan.clip_norm,)
-
-    def _votes(self, norms: Stream) -> Stream:
-        """The noisy sums of votes, told by the clip norms; a unit beyond the clip norm adds -1."""
-        rule = Adaptive()
-        share = -np.diff(np.log(norms)) / rule.rate - 0.5 + rule.quantile
-        return (-share * self._plan.expected_batch / VOTE)[:, None]
+    def transcript(self) -> Transcript:
+        plan, norms = self._run.plan, np.array(self._norms)
+        scale = norms[:-1, None] / plan.clip_norm  # moves with adaptive clipping only
+        batch = plan.expected_batch
+        streams = tuple(
+            np.array(found) * batch / layer.bound / scale
+            for found, layer in zip(zip(*self._seen, strict=True), self._layers, strict=True)
+        )
+        votes = None
+        if has_votes(plan):  # a unit beyond the clip norm takes off, one within adds
+            share = -np.diff(np.log(norms)) / _ADAPTIVE.rate - 0.5 + _ADAPTIVE.quantile
+            votes = (-share * batch / VOTE)[:, None]
+        return Transcript(streams, tuple(self._rows), votes)

@@ -2,24 +2,27 @@
 
 import time
 from dataclasses import dataclass
+from itertools import repeat
 from typing import final
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from antiphon.accounting import gaussian_epsilon
 from antiphon.auditing.attack import Attack
 from antiphon.auditing.bounds import (
     TradeOffBand,
+    binomial_lower,
     epsilon_from_rates,
     mu_from_guesses,
     trade_off_band,
 )
+from antiphon.auditing.claim import curve_of
+from antiphon.auditing.curve import AbstractCurve
 from antiphon.auditing.instance import worst_case, worst_row
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
-from antiphon.auditing.trainer import Trainer, train
+from antiphon.auditing.trainer import Trainer, seed_for, train
 from antiphon.certificate import Certificate
 from antiphon.checks import whole
 from antiphon.progress import bar
@@ -51,7 +54,11 @@ class Worlds:
     seconds: float
 
     def band(self, confidence: float = VERDICT_CONFIDENCE) -> TradeOffBand:
-        """Rates of errors of both kinds at thresholds that were fixed in advance, all at once."""
+        """Rates of errors of both kinds at thresholds that were fixed in advance, all at once.
+
+        Raises:
+            PlanError: If all runs were in the same world.
+        """
         return trade_off_band(self.scores[self.is_in], self.scores[~self.is_in], confidence, _GRID)
 
     def audit(
@@ -73,21 +80,17 @@ class Worlds:
             cut = self._threshold(slice(0, count // _PILOT), confidence)
         right = (self.scores[counted] > cut) == self.is_in[counted]
         if is_gaussian:
-            audited = self._epsilon(mu_from_guesses(int(right.sum()), len(right), confidence))
-            # Even guesses see a small excess, one-sided ones a gross one: the verdict asks both.
-            strict = (1 + verdict_confidence) / 2
-            evenly = mu_from_guesses(int(right.sum()), len(right), strict)
-            refuted = self._epsilon(max(evenly, self._one_sided(strict)))
+            mu = mu_from_guesses(int(right.sum()), len(right), confidence)
+            audited = gaussian_epsilon(mu, certificate.delta) if mu > 0 else 0.0
         else:
             audited = self._point(counted, cut, confidence)
-            refuted = self._point(counted, cut, verdict_confidence)
         return Audit(
             method="two-world",
             certified_epsilon=certificate.epsilon,
             audited_epsilon=audited,
             delta=certificate.delta,
             confidence=confidence,
-            refuted_epsilon=refuted,
+            is_violation=self._is_refuted(verdict_confidence),
             verdict_confidence=verdict_confidence,
             curve="gaussian" if is_gaussian else "point",
             right=int(right.sum()),
@@ -98,17 +101,22 @@ class Worlds:
             seconds=self.seconds,
         )
 
-    def _epsilon(self, mu: float) -> float:
-        return gaussian_epsilon(mu, self.certificate.delta) if mu > 0 else 0.0
-
-    def _one_sided(self, confidence: float) -> float:
-        """The largest μ that the error rates at any of the fixed thresholds refute."""
-        band = self.band(confidence)
-        # Under μ-GDP Φ⁻¹(1 - α) - Φ⁻¹(β) is at most μ, for the rates of any test.
-        return float(np.max(-ndtri(band.alpha_high) - ndtri(band.beta_high)))
+    def _is_refuted(self, confidence: float) -> bool:
+        """Whether the guesses, or the rates of errors at any threshold, pass the certified curve."""
+        # Even guesses see a small excess, one-sided ones a gross one: both are asked, at half the risk.
+        strict = (1 + confidence) / 2
+        if self.is_in.all() or not self.is_in.any():
+            return False
+        curve, band = curve_of(self.certificate), self.band(strict)
+        if any(map(_passes, repeat(curve), 1 - band.beta_high, band.alpha_high)):
+            return True
+        right = int(((self.scores > 0) == self.is_in).sum())
+        return binomial_lower(right, len(self.scores), strict) > _most_right(curve)
 
     def _point(self, runs: slice, cut: float, confidence: float) -> float:
         said, is_in = self.scores[runs] > cut, self.is_in[runs]
+        if is_in.all() or not is_in.any():  # too few runs: a world is empty
+            return 0.0
         return epsilon_from_rates(
             int((said & ~is_in).sum()),
             int((~is_in).sum()),
@@ -120,7 +128,7 @@ class Worlds:
 
     def _threshold(self, runs: slice, confidence: float) -> float:
         """The cut whose bound is largest on these runs, were they as many as those that count."""
-        cuts = np.unique(self.scores[runs])
+        cuts = np.unique(np.append(self.scores[runs], 0.0))
         if len(cuts) > 200:
             cuts = np.quantile(cuts, np.linspace(0, 1, 200))
         return float(max(cuts, key=lambda cut: self._point(runs, float(cut), confidence)))
@@ -161,8 +169,8 @@ def play(
 ) -> Worlds:
     """The runs of `two_world` and their scores. Arguments as there."""
     began = time.perf_counter()
-    coins = np.random.default_rng(seed).random(whole("runs", runs)) < 0.5
-    seeds = np.random.SeedSequence(seed).generate_state(runs, np.uint64)
+    coins = np.random.default_rng(seed_for(seed, "worlds")).random(whole("runs", runs)) < 0.5
+    seeds = np.random.SeedSequence(seed_for(seed, "runs")).generate_state(runs, np.uint64)
     parts = [slice(start, start + _PART) for start in range(0, runs, _PART)]
     attack, row, scores = Attack(certificate), worst_row(certificate.plan), list[float]()
     tasks = (delayed(_play)(attack, row, trainer, coins[part], seeds[part]) for part in parts)
@@ -181,5 +189,17 @@ def _play(
         instance = worst_case(attack.plan, bool(is_in), row)
         number = int(seed) >> 1  # seeds have 63 bits
         transcript = trainer(attack.certificate, instance, number)
-        found.append(float(attack.scores(instance, transcript, number)[0]))
+        found.append(float(attack.scores(instance, transcript, seed_for(number, "attack"))[0]))
     return found
+
+
+def _passes(curve: AbstractCurve, true_positive: float, false_positive: float) -> bool:
+    """Whether no test of a mechanism with this curve has such rates."""
+    return bool(curve.inverse(float(true_positive)) > false_positive)
+
+
+def _most_right(curve: AbstractCurve) -> float:
+    """The largest share of right guesses of a fair coin: (1 + TPR - FPR)/2."""
+    # TPR - G(TPR) is concave: a fine grid, and its slope of at most 1 between, bound it from above.
+    grid = np.linspace(0.0, 1.0, 1001)
+    return float((1 + max(p - curve.inverse(float(p)) for p in grid) + grid[1]) / 2)

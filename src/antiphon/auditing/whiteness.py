@@ -15,14 +15,16 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from antiphon.auditing.instance import Instance
-from antiphon.auditing.trainer import Trainer, train
+from antiphon.auditing.lookup import layers_of
+from antiphon.auditing.trainer import Trainer, seed_for, train
 from antiphon.certificate import Certificate
 from antiphon.checks import whole
-from antiphon.training import VOTES
+from antiphon.errors import PlanError
 
 __all__ = ["Whiteness", "whiteness"]
 
 _NUMBERS = 4e6
+_FEWEST = 1000  # places: a correlation over fewer is not nearly normal
 
 
 @final
@@ -63,18 +65,20 @@ def whiteness(
         For noise as planned the p-value is at most p with probability p, up to the normal approximation of
         a correlation over ``places`` numbers.
     """
-    plan = certificate.plan
-    count = whole("places", places or min(100_000, max(1000, int(_NUMBERS / plan.steps))))
-    rows = 2 if plan.sampling.own_coin else plan.n
+    plan, layers = certificate.plan, layers_of(certificate.plan)
+    count = whole("places", places or min(100_000, max(_FEWEST, int(_NUMBERS / plan.steps))))
+    if count < _FEWEST:
+        raise PlanError(f"correlations need at least {_FEWEST} places; got {count}.")
+    rows = min(plan.n, 1000) if plan.sampling.own_coin else plan.n
     ghosts = Instance(np.zeros(rows, np.int64), np.zeros(rows), count, np.empty(0, np.int64))
-    transcript = trainer(certificate, ghosts, seed)
-    streams, noises = list(transcript.streams), [b.noise_multiplier for b in plan.blocks]
-    if plan.blocks and plan.blocks[-1].name == VOTES:
+    transcript = trainer(certificate, ghosts, seed_for(seed, "whiteness"))
+    streams, noises = list(transcript.streams), [layer.noise for layer in layers]
+    if transcript.votes is not None:
         # Ghosts vote all the same, each against the canary's direction.
-        streams[-1] = streams[-1] + [[float(len(rows))] for rows in transcript.rows]
+        streams.append(transcript.votes + [[float(len(rows))] for rows in transcript.rows])
+        noises.append(plan.blocks[-1].noise_multiplier)
     encoder = plan.known_mechanism().encoder(len(streams[0]))
-    scales = noises or [plan.known_noise()]
-    found = [_test(encoder @ s / noise) for s, noise in zip(streams, scales, strict=True)]
+    found = [_test(encoder @ s / noise) for s, noise in zip(streams, noises, strict=True)]
     scale, correlation, p_value = min(found, key=lambda test: test[2])
     return Whiteness(scale, correlation, min(1.0, len(found) * p_value), count)
 
@@ -86,10 +90,8 @@ def _test(white: np.ndarray) -> tuple[float, float, float]:
     by_scale = 2 * min(chi2.cdf(total, white.size), chi2.sf(total, white.size))
     # Divided by the plan's scale, not by the noise's own: a scale that is off is seen above.
     inner = np.tril(white @ white.T, -1) / math.sqrt(places)
-    largest = float(np.abs(inner).max()) if steps > 1 else 0.0
-    pairs = (
-        steps * (steps - 1) / 2 if places > 1 else 0
-    )  # one product of numbers is not nearly normal
+    pairs = steps * (steps - 1) / 2 if places > 1 else 0  # one product is not nearly normal
+    largest = float(np.abs(inner).max()) if pairs else 0.0
     by_pairs = 2 * pairs * float(ndtr(-largest))
     p_value = float(min(1.0, 2 * min(by_scale, by_pairs if pairs else 1.0)))
     return math.sqrt(total / white.size), largest / math.sqrt(places), p_value

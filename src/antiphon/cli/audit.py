@@ -67,9 +67,12 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         jobs=options.jobs,
     )
-    if options.figure is not None:
-        report.plot().savefig(options.figure, dpi=150)
     _show(report, options)
+    if (
+        options.figure is not None
+    ):  # after the report: what took minutes is not lost with the figure
+        report.plot().savefig(options.figure, dpi=150)
+        print(f"figure: {options.figure}", file=sys.stderr if options.json else sys.stdout)
     return 1 if report.is_violation else 0
 
 
@@ -80,8 +83,6 @@ def _show(report: "AuditReport", options: argparse.Namespace) -> None:
         print(report.to_json())
         return
     Console().print(report)
-    if options.figure is not None:
-        print(f"figure: {options.figure}")
 
 
 def _check_folder(figure: Path | None) -> None:
