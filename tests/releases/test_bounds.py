@@ -4,15 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from releases.auditors import is_as_claimed, likelihood_ratios
 
 from antiphon import Plan, certify
 from antiphon.accounting import gaussian_epsilon, gaussian_mu
 from antiphon.errors import PlanError
+from antiphon.events import GaussianRelease
 from antiphon.mechanisms import Independent
 from antiphon.randomness import Generator
-from antiphon.releases import bounds, false_inclusion, mu_of_share, private_bounds
-from antiphon.releases.histogram import CELLS, EDGES, OCTAVES, cell_counts
+from antiphon.releases import (
+    bounds,
+    false_inclusion,
+    mu_of_share,
+    private_bounds,
+    private_histogram,
+)
+from antiphon.releases.histogram import CELLS, EDGES, OCTAVES
 from antiphon.sampling import FullBatch
 
 D = 30
@@ -113,24 +119,18 @@ def test_what_is_not_finite_changes_nothing():
     assert (first.low == second.low).all() and (first.high == second.high).all()
 
 
-def test_the_release_is_one_gaussian_of_all_columns(monkeypatch):
-    here = np.array([[1.0, 5.0, -2.0], [1e6, -1e-3, 0.0]])
-    seen, mu = [], 0.9
-    original = bounds.private_histogram
-
-    def recorded(*args, **options):
-        noisy, event = original(*args, **options)
-        seen.append(noisy)
-        return noisy, event
-
-    monkeypatch.setattr(bounds, "private_histogram", recorded)
-
-    def release(generator):
-        private_bounds(here, mu=mu, generator=generator)
-        return seen[-1]
-
-    ratios = likelihood_ratios(release, cell_counts(here), cell_counts(here[:1]), mu)
-    assert is_as_claimed(ratios, mu)
+@pytest.mark.parametrize("relation", ["add-remove", "zero-out", "replace-one"])
+def test_bounds_depend_on_the_data_only_through_the_audited_histogram(relation, monkeypatch):
+    X, generator = columns("wide", 200, seed=0), Generator.seeded(0)
+    noisy, _ = private_histogram(
+        X, mu=0.9, relation=relation, generator=generator, what="bounds of the columns"
+    )
+    expected = private_bounds(X, mu=0.9, relation=relation, generator=generator)
+    event = GaussianRelease(0.9, "bounds of the columns")
+    monkeypatch.setattr(bounds, "private_histogram", lambda *_, **__: (noisy, event))
+    found = private_bounds(None, mu=0.9, relation=relation)
+    assert (found.low == expected.low).all() and (found.high == expected.high).all()
+    assert found.events == expected.events == (event,)
 
 
 def test_bounds_and_training_compose_exactly():

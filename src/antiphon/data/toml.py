@@ -1,6 +1,7 @@
 """Bounds files: TOML, read by the standard library and written by hand."""
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from os import PathLike
@@ -38,8 +39,12 @@ def write_toml(path: str | PathLike[str], values: Mapping[str, Any]) -> None:
     lines = [f"{key} = {_value(v)}" for key, v in values.items() if not isinstance(v, Mapping)]
     for key, table in values.items():
         if isinstance(table, Mapping):
-            lines += ["", f"[{key}]", *(f"{_text(k)} = {_value(v)}" for k, v in table.items())]
+            lines += ["", f"[{key}]", *(f"{_key(k)} = {_value(v)}" for k, v in table.items())]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 
 def _value(value: Any) -> str:

@@ -4,8 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import beta
+from scipy.special import betaincinv, ndtri
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
@@ -75,7 +74,7 @@ def private_accuracy(
     reach = float(-ndtri(miss)) * scale
     least = min(max(math.ceil(noisy - reach), 0), size)
     most = min(max(math.floor(noisy + reach), 0), size)
-    low = float(beta.ppf(miss, least, size - least + 1)) if least > 0 else 0.0
-    high = float(beta.isf(miss, most + 1, size - most)) if most < size else 1.0
+    low = float(betaincinv(least, size - least + 1, miss)) if least > 0 else 0.0
+    high = 1 - float(betaincinv(size - most, most + 1, miss)) if most < size else 1.0
     value = min(max(noisy / size, 0.0), 1.0)
     return Score(value, (low, high), GaussianRelease(float(mu), what))
