@@ -159,9 +159,9 @@ def test_empty_cells_are_taken_in_as_seldom_as_is_claimed():
     too_low = chosen[:, :full].any(1).mean()
     # Standard error 0.0055. Upwards exactly as claimed; downwards zero and the other sign may join.
     assert too_high == pytest.approx(false_inclusion(), abs=0.025)
-    assert too_low < 2 * false_inclusion() + 0.025
+    assert too_low == pytest.approx(0.2, abs=0.03)
     octaves_too_many = CELLS - 1 - chosen[:, ::-1].argmax(1) - last
-    assert (octaves_too_many > 2).mean() < 0.05
+    assert (octaves_too_many > 1).mean() < 0.05 and (octaves_too_many > 2).mean() < 0.02
 
 
 @given(st.integers(0, 200), st.floats(0.5, 1.0))
