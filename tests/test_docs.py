@@ -37,6 +37,20 @@ def test_the_page_on_auditing_runs_as_it_stands(capsys):
     assert "Audit (black-box)" in capsys.readouterr().out
 
 
+def test_the_page_on_tables_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page, names = (ROOT / "docs" / "tables.md").read_text(), {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(code, "tables.md", "exec"), names)
+    assert "differential privacy" in capsys.readouterr().out
+    assert abs(names["X"]).max() <= 1
+    written = (tmp_path / "bounds.toml").read_text()
+    shown = re.search(r"```toml\n(.*?)```", page, re.S).group(1)
+    assert [
+        line for line in written.splitlines() if line in shown.splitlines()
+    ] == shown.splitlines()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -13,6 +13,7 @@ from antiphon.version import __version__ as __version__
 if TYPE_CHECKING:
     from antiphon import (
         accounting,
+        data,
         errors,
         events,
         linalg,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         models,
         participation,
         randomness,
+        releases,
         sampling,
         training,
     )
@@ -57,6 +59,7 @@ __all__ = [
     "accounting",
     "calibrate",
     "certify",
+    "data",
     "errors",
     "events",
     "linalg",
@@ -65,6 +68,7 @@ __all__ = [
     "models",
     "participation",
     "randomness",
+    "releases",
     "sampling",
     "training",
 ]
