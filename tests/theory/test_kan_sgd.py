@@ -193,6 +193,27 @@ def test_the_hessian_and_the_smoothness_of_the_loss_are_bounded():
         assert float(slope.norm()) ** 2 <= 4 * drawn.smoothness * value
 
 
+def test_measured_smoothness_is_the_largest_eigenvalue():
+    model, (X, y) = network(2, 3), small_problem()
+
+    def loss(coef):
+        out = torch.func.functional_call(model, {"first.mix.weight": coef}, X)
+        return softplus(-y * out).mean()
+
+    at = model.first.coef.detach()
+    hessian = torch.autograd.functional.hessian(loss, at).reshape(at.numel(), -1)
+    largest = float(torch.linalg.eigvalsh(hessian).abs().max())
+    found = kan_sgd.measured_smoothness(X, y, model, iterations=200)
+    assert found == pytest.approx(largest, rel=1e-6)
+    assert kan_sgd.measured_smoothness(X, y, model, iterations=3) <= largest * (1 + 1e-12)
+    assert largest <= Constants.drawn(model).smoothness
+
+
+def test_records_outside_the_unit_ball_are_noticed():
+    assert kan_sgd.input_condition([[0.6, 0.8]]).holds
+    assert kan_sgd.input_condition([[0.6, 0.8], [2.0, 0.0]]).factor == pytest.approx(2.0)
+
+
 # ---- the algorithm ------------------------------------------------------------------------------------
 
 

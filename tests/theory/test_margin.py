@@ -122,6 +122,17 @@ def test_what_cannot_be_separated_has_margin_0():
     assert largest_margin(np.zeros((2, 2))).upper == 0
 
 
+def test_a_solver_that_gives_up_leaves_an_honest_gap(monkeypatch):
+    def gives_up(*_, **__):
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    rows = np.array([[1.0, 0.0], [0.0, 2.0]])
+    best = largest_margin(rows @ rows.T)
+    monkeypatch.setattr("antiphon.theory.margin.nnls", gives_up)
+    found = largest_margin(rows @ rows.T)
+    assert 0 < found.value < best.value < found.upper
+
+
 def test_bad_arguments_say_what_is_allowed():
     model = network()
     with pytest.raises(PlanError, match="-1 or \\+1"):

@@ -31,6 +31,7 @@ from antiphon.theory.kan_sgd.descent import (
     correlated_bound,
     fluctuation,
     independent_bound,
+    localization,
     martingale,
     noise_energy,
     noise_norm,
@@ -38,7 +39,13 @@ from antiphon.theory.kan_sgd.descent import (
     optimization_bound,
 )
 from antiphon.theory.kan_sgd.feasibility import FeasibleWidths, feasible_widths
-from antiphon.theory.kan_sgd.geometry import Bounds, Constants, initialization_event
+from antiphon.theory.kan_sgd.geometry import (
+    Bounds,
+    Constants,
+    initialization_event,
+    input_condition,
+    measured_smoothness,
+)
 from antiphon.theory.kan_sgd.population import (
     population_bound,
     stability_bound,
@@ -91,7 +98,10 @@ __all__ = [
     "full_batch",
     "independent_bound",
     "initialization_event",
+    "input_condition",
+    "localization",
     "martingale",
+    "measured_smoothness",
     "noise_energy",
     "noise_factor",
     "noise_norm",

@@ -111,7 +111,8 @@ def advise(
         epsilon: ε of privacy.
         delta: δ of privacy.
         margin: γ, from public data or an assumption; 1, the largest the theory knows, if not given.
-        smoothness: β of the loss, measured on public data; the theory's worst case if not given.
+        smoothness: β of the loss, from `measured_smoothness` of public data; the theory's worst case if
+            not given.
         intervals: Of the splines' grids.
         degree: Of the splines.
         activation: "tanh" or "sigmoid".
@@ -124,7 +125,7 @@ def advise(
         values are public numbers, so a run with them is as private as `antiphon.certify` says.
 
     Example:
-        >>> advice = advise(1000, 5, 1.0, 1e-5)
+        >>> advice = advise(1000, 5, 1.0, 1e-5, relation="replace-one")
         >>> advice.width.value, advice.steps.value, advice.is_vacuous
         (32, 30, True)
     """

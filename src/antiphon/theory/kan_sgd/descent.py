@@ -27,6 +27,7 @@ __all__ = [
     "correlated_bound",
     "fluctuation",
     "independent_bound",
+    "localization",
     "martingale",
     "noise_energy",
     "noise_norm",
@@ -225,6 +226,20 @@ def martingale(run: Descent, gradient: float, energy: float, failure: float) -> 
     return slope, rest
 
 
+def localization(constants: Constants, distance: float) -> Condition:
+    """H ‖W - W*‖² <= 1/2: near enough to compare with W* [KANCorrelated26, eq. 7], made explicit.
+
+    Guarantee:
+        Then 2/3 L(W) <= <∇L(W), W - W*> + 4/3 L(W*). Twice the distance from W_0 that a `Ball`
+        allows is enough to put in; while training, its ``distance`` can be watched.
+
+    Example:
+        >>> localization(Constants.tight(64, 1e-3), distance=0.1).holds
+        True
+    """
+    return Condition.at_most("localisation, 1/2", constants.hessian * distance**2, 0.5)
+
+
 def correlated_bound(
     run: Descent,
     constants: Constants,
@@ -272,7 +287,7 @@ def correlated_bound(
         Condition.at_least("clip norm above all gradients", run.clip_norm, constants.gradient),
         Condition.at_most("step size, 1/(12β)", eta, constants.largest_step),
         Condition.at_most("bootstrap, R̄²", others - rest + linear, radius**2),
-        Condition.at_most("localisation, 1/2", constants.hessian * (radius + kick) ** 2, 0.5),
+        localization(constants, radius + kick),
         Condition.at_least("projection never active", ball, needed),
     )
     terms = (
@@ -330,7 +345,7 @@ def independent_bound(
     conditions = (
         Condition.at_least("clip norm above all gradients", run.clip_norm, constants.gradient),
         Condition.at_most("step size, 1/(12β)", eta, constants.largest_step),
-        Condition.at_most("localisation, 1/2", constants.hessian * (2 * ball) ** 2, 0.5),
+        localization(constants, 2 * ball),
         Condition.at_least("comparator in the ball", ball, far),
     )
     terms = (

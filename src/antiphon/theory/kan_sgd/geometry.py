@@ -9,9 +9,12 @@ them differ from zero and they sum to 1, so their norms are far smaller: 0.71 in
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch.nn.functional import softplus
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
@@ -20,16 +23,13 @@ from antiphon.models import TwoLayerKAN
 from antiphon.theory.condition import Condition
 from antiphon.theory.kan_sgd.tails import log_over
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Coefficients = NDArray[np.float64]
-else:
-    from jaxtyping import Float64
-
-    Coefficients = Float64[np.ndarray, "units basis"]
-
-__all__ = ["Bounds", "Constants", "initialization_event"]
+__all__ = [
+    "Bounds",
+    "Constants",
+    "initialization_event",
+    "input_condition",
+    "measured_smoothness",
+]
 
 # Bounds on σ, σ', σ'', and the length of the range of σ, which is the hidden splines' domain.
 _ACTIVATIONS = {
@@ -208,6 +208,59 @@ def initialization_event(model: TwoLayerKAN, failure: float) -> tuple[Condition,
             4 * math.sqrt(p) + 2 * math.sqrt(log_over(2 * m, failure)),
         ),
     )
+
+
+def input_condition(X: ArrayLike) -> Condition:
+    """Whether all records are in the unit ball, which the setting of [KANCorrelated26] asks for.
+
+    Guarantee:
+        Looks at the data, so the result is for your eyes only. Scale every record by itself, or by
+        public numbers, to make it true.
+
+    Example:
+        >>> input_condition([[0.6, 0.8], [0.0, 0.5]]).holds
+        True
+    """
+    norms = np.linalg.norm(np.atleast_2d(np.asarray(X, np.float64)), axis=1)
+    return Condition.at_most("largest norm of a record", float(norms.max()), 1.0 + 1e-12)
+
+
+def measured_smoothness(
+    X: ArrayLike, y: ArrayLike, model: TwoLayerKAN, *, iterations: int = 30, seed: int = 0
+) -> float:
+    """The largest curvature of the mean loss at the model's present weights, by power iteration.
+
+    Args:
+        X: Records, public or synthetic: the number tells of them.
+        y: Labels, -1 or +1.
+        model: Where it stands now.
+        iterations: Products with the Hessian.
+        seed: Of the first direction.
+
+    Guarantee:
+        At most the largest absolute eigenvalue, and close to it after a few dozen products. It is the
+        curvature at one point and not a bound: 12βη with it is advice for λ, and no theorem.
+
+    Example:
+        >>> _ = torch.manual_seed(0)
+        >>> model, X = TwoLayerKAN(2, 16), [[0.1, 0.2], [-0.3, 0.4]]
+        >>> measured_smoothness(X, [1, -1], model) < Constants.drawn(model).smoothness
+        True
+    """
+    coef = model.first.coef
+    x = torch.as_tensor(np.asarray(X), dtype=coef.dtype)
+    signs = torch.as_tensor(np.asarray(y), dtype=coef.dtype)
+    loss = softplus(-signs * model(x)).mean()
+    (grad,) = torch.autograd.grad(loss, coef, create_graph=True)
+    direction = torch.randn(coef.shape, generator=torch.Generator().manual_seed(seed)).to(coef)
+    value = 0.0
+    for _ in range(whole("iterations", iterations)):
+        direction = direction / direction.norm()
+        (direction,) = torch.autograd.grad(grad, coef, direction, retain_graph=True)
+        value = float(direction.norm())
+        if value == 0:
+            break
+    return value
 
 
 def _hessian(bounds: Bounds, unit_norm: float, width: int) -> float:

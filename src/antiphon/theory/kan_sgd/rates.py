@@ -299,7 +299,7 @@ def corollary_5_5_printed(n: int, d: int, epsilon: float, delta: float, margin: 
     conditions = (
         Condition.at_most("δ", delta, g / n),
         # Theorem 5.4 needs r²T that is not small against ε²/log(1/δ); here r²T = γ/sqrt(n).
-        Condition.at_least("r²T of Theorem 5.4", g / root, epsilon**2 / log_over(1, delta)),
+        _up_to_constant("ε²/log(1/δ), r²T", epsilon**2 / log_over(1, delta), g / root),
     )
     verdict = "Not private for large n at constant ε: Theorem 5.4 is false in this regime."
     return Regime(
