@@ -51,6 +51,13 @@ def test_the_page_on_tables_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     ] == shown.splitlines()
 
 
+def test_the_page_on_theory_runs_as_it_stands(capsys):
+    page = (ROOT / "docs" / "theory.md").read_text()
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(code, "theory.md", "exec"), {})
+    assert "vacuous" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
