@@ -126,11 +126,10 @@ def advise(
     steps = max(1, round(horizon.length / step_size))
     problem = Problem(n, d, width, steps, known)
     noise = clipped_calibration(problem, epsilon, chosen, clip_norm)
-    radius = distance / math.sqrt(2)
     bound = theorem_d10(
         problem,
         SecondLayer.a_priori(width, chosen, known),
-        radii=(radius, radius),
+        radii=(distance, distance),
         distance=distance,
         step_size=step_size,
         initial_loss=math.log(2),
