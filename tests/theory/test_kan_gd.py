@@ -679,6 +679,19 @@ def test_theorem_4_3_holds_on_runs_that_meet_its_conditions():
     assert bound.is_vacuous and bound.verdict == "proved, but vacuous"
 
 
+@pytest.mark.parametrize(("theorem", "times", "total"), [("4_3", 1, 1.25), ("4_10", 2, 1.0)])
+def test_the_step_is_limited_by_the_curvature_along_the_path(theorem, times, total):
+    """η times the losses from the start on is at most (1.4 + 1.2)/4 + 0.6 of Λ², or (1.4 + 1.2)/8 + 0.6."""
+    assert (1.4 + 1.2) / (4 * times) + 0.6 <= total * (1 + 1e-12)
+    run = {"distance": 0.5, "step_size": 0.01, "initial_loss": 0.7, "reference_loss": 0.01}
+    if theorem == "4_10":
+        run["total_loss"] = 50.0
+    bound = getattr(kan_gd, f"theorem_{theorem}")(PAPERS, MEASURED, **run)
+    drift = total * 0.25 * math.sqrt(0.5 / 32)
+    path = kan_gd.curvature(PAPERS, MEASURED, distance=drift * math.sqrt(32), drift=drift)
+    assert bound.conditions[-1].limit == pytest.approx(1 / (times * path.smoothness), rel=1e-9)
+
+
 def test_acceptance_kan_dpgd_19_theorem_d10_holds_on_runs_that_meet_its_conditions():
     """Projected runs without noise against their last iterate, and with noise on average."""
     for seed, share in [(0, 0.0), (1, 0.0), (2, 0.0), (3, 1.0)]:
