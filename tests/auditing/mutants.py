@@ -270,7 +270,7 @@ MUTANTS = {
             with_patches(lambda: patch.object(Flat, "weights", each_layer_by_itself)), runs=1000,
         ),
         Mutant(
-            "rows drawn twice as often as certified", "two-world", poisson,
+            "every row in every batch, certified as one in ten", "two-world", poisson,
             with_plan(sampling=ap.Poisson(1.0)), runs=500,
         ),
         Mutant(

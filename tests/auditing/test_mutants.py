@@ -10,6 +10,8 @@ LONG = (
     "noise 10 % too small",
     "fixed-size batches certified as Poisson",
     "λ = 0.95 certified as 0.9",
+    "each layer clipped by the whole clip norm",
+    "every row in every batch, certified as one in ten",
 )
 every = pytest.mark.parametrize(
     "rule", [pytest.param(rule, marks=[pytest.mark.slow] * (rule in LONG)) for rule in MUTANTS]

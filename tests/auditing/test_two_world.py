@@ -28,18 +28,18 @@ def test_acceptance_two_worlds_come_within_a_fifth_of_a_tight_epsilon(
 
 
 def test_real_runs_come_near_a_tight_epsilon():
-    found = two_world(claim(8.0), runs=400)
-    assert 0.7 <= found.ratio <= 1.1
+    found = two_world(claim(8.0), runs=250)
+    assert 0.6 <= found.ratio <= 1.1
     assert found.verdict == "consistent"
 
 
 def test_the_bound_is_below_the_truth_as_often_as_it_says():
-    # More than 60 of 200 at 80 % confidence have probability below 1e-3.
+    # More than 34 of 100 at 80 % confidence have probability below 1e-3.
     tight = claim(2.0)
-    found = [play(tight, 300, seed=s, trainer=simulated()).audit(0.8) for s in range(200)]
-    assert sum(audit.ratio > 1 for audit in found) <= 60
+    found = [play(tight, 100, seed=s, trainer=simulated()).audit(0.8) for s in range(100)]
+    assert sum(audit.ratio > 1 for audit in found) <= 34
     assert not any(audit.is_violation for audit in found)
-    broken = [play(tight, 300, seed=s, trainer=simulated(0.5)).audit() for s in range(10)]
+    broken = [play(tight, 150, seed=s, trainer=simulated(0.25)).audit() for s in range(5)]
     assert all(audit.is_violation for audit in broken)
 
 
@@ -70,8 +70,8 @@ def test_processes_make_no_difference():
 
 def test_the_band_is_around_the_certified_curve():
     tight = claim(4.0)
-    band = play(tight, 4000, trainer=simulated()).band()
-    certified = np.array([1 - tight.profile.true_positive(a) for a in band.alpha_low])
-    # The certified curve is a lower limit of β for every α: the band's corner must not be below it.
+    band = play(tight, 2000, trainer=simulated()).band()
+    certified = np.array([1 - tight.profile.true_positive(a) for a in band.alpha_high])
+    # β >= f(α) >= f(alpha_high): the band's upper corner must not be below the curve.
     assert (band.beta_high >= certified - 1e-12).all()
     assert (band.alpha <= band.alpha_high).all() and (band.beta >= band.beta_low).all()
