@@ -76,7 +76,6 @@ def test_acceptance_dp_ftrl_16_scores_are_normal_with_the_certified_mu(name):
     "sampling",
     [
         ap.OnePass(50),
-        ap.ShuffledEpochs(100),
         ap.ShuffledEpochs(100, reshuffle=True),
         ap.FullBatch(),
     ],
