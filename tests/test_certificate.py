@@ -56,6 +56,14 @@ def test_it_prints_and_exports(plan):
     assert ap.Plan.from_json(json.dumps(values["plan"])) == plan
 
 
+def test_a_certificate_of_another_plan_is_refused(plan):
+    values = json.loads(ap.certify(plan, delta=1e-5).to_json())
+    assert ap.Certificate.from_json(json.dumps(values)).plan == plan
+    values["plan"]["noise_multiplier"] *= 2
+    with pytest.raises(PlanError, match="changed since it was written"):
+        ap.Certificate.from_json(json.dumps(values))
+
+
 def test_a_release_beside_training_is_named(plan):
     from dataclasses import replace
 

@@ -182,3 +182,15 @@ def test_a_recorded_schedule_protects_every_unit_by_its_own_batches():
 def test_bad_schedules_are_refused(batches, message):
     with pytest.raises(PlanError, match=message):
         ap.Plan(n=5, sampling=ap.Recorded(batches), steps=2, mechanism=Tree())
+
+
+def test_a_release_for_other_neighbours_is_refused():
+    event = GaussianRelease(0.1, "bounds of the columns", "add-remove")
+    plan = ap.Plan(n=100, sampling=ap.FullBatch(), steps=2, mechanism=Tree(), extra=(event,))
+    assert ap.Plan.from_json(plan.to_json()) == plan
+    with pytest.raises(PlanError, match=r"bounds of the columns was released .* under add-remove"):
+        replace(plan, relation="replace-one")
+    anywhere = replace(plan, extra=(PureRelease(0.1, "a count"),), relation="replace-one")
+    assert anywhere.extra[0].relation is None
+    with pytest.raises(PlanError, match="relation"):
+        GaussianRelease(0.1, "bounds", "neighbours")

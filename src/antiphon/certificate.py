@@ -102,7 +102,11 @@ class Certificate:
         """The certificate that `to_json` wrote. It is read, not proved again."""
         try:
             values: dict[str, Any] = json.loads(text)
-            del values["plan_hash"]
+            plan, written = Plan.from_json(json.dumps(values["plan"])), values.pop("plan_hash")
+            if plan.hash != written:
+                raise PlanError(
+                    "the certificate is not that of its plan: one of them was changed since it was written."
+                )
             attacks = values["attacks"]
             return cls(
                 **values
@@ -112,7 +116,7 @@ class Certificate:
                     "assumptions": tuple(values["assumptions"]),
                     "curve": tuple((epsilon, delta) for epsilon, delta in values["curve"]),
                     "attacks": None if attacks is None else Attacks(**attacks),
-                    "plan": Plan.from_json(json.dumps(values["plan"])),
+                    "plan": plan,
                 }
             )
         except (KeyError, TypeError, ValueError) as error:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
 from antiphon.errors import PlanError
+from antiphon.relations import Relation
 
 __all__ = ["Event", "GaussianRelease", "PureRelease", "event_from_dict"]
 
@@ -17,19 +18,23 @@ class GaussianRelease:
     Attributes:
         mu: Sensitivity (under the plan's relation) over the noise's standard deviation.
         what: What was released, for the certificate.
+        relation: How neighbours differ for whom ``mu`` was computed; a plan with another relation refuses
+            the event. None if it holds for any, or nobody checked.
     """
 
     mu: float
     what: str = "a statistic"
+    relation: Relation | str | None = None
     kind: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
         if not 0 < self.mu < math.inf:
             raise PlanError(f"μ of a Gaussian release must be positive and finite; got {self.mu}.")
+        _resolve(self)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
-        return {"kind": self.kind, **vars(self)}
+        return _as_dict(self)
 
 
 @final
@@ -40,19 +45,23 @@ class PureRelease:
     Attributes:
         epsilon: Its privacy loss.
         what: What was released, for the certificate.
+        relation: How neighbours differ for whom ``epsilon`` was computed; a plan with another relation
+            refuses the event. None if it holds for any, or nobody checked.
     """
 
     epsilon: float
     what: str = "a statistic"
+    relation: Relation | str | None = None
     kind: ClassVar[str] = "pure"
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon < math.inf:
             raise PlanError(f"ε of a release must be positive and finite; got {self.epsilon}.")
+        _resolve(self)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
-        return {"kind": self.kind, **vars(self)}
+        return _as_dict(self)
 
 
 Event = GaussianRelease | PureRelease
@@ -61,6 +70,16 @@ _KINDS: dict[str, type[GaussianRelease] | type[PureRelease]] = {
     "gaussian": GaussianRelease,
     "pure": PureRelease,
 }
+
+
+def _resolve(event: Event) -> None:
+    if event.relation is not None:
+        object.__setattr__(event, "relation", Relation.of(event.relation))
+
+
+def _as_dict(event: Event) -> dict[str, Any]:
+    relation = None if event.relation is None else str(event.relation)
+    return {"kind": event.kind, **vars(event), "relation": relation}
 
 
 def event_from_dict(values: Any) -> Event:

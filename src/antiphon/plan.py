@@ -91,6 +91,13 @@ class Plan:
         if not all(isinstance(event, GaussianRelease | PureRelease) for event in self.extra):
             raise PlanError("extra holds releases of antiphon.events only.")
         object.__setattr__(self, "relation", Relation.of(self.relation))
+        for event in self.extra:
+            if event.relation not in (None, self.relation):
+                raise PlanError(
+                    f"{event.what} was released for neighbours under {event.relation}, but the plan's "
+                    f"relation is {self.relation}: its cost there is another. Release it anew, or plan for "
+                    f"{event.relation}."
+                )
         object.__setattr__(self, "blocks", tuple(self.blocks))
         object.__setattr__(self, "extra", tuple(self.extra))
         self.sampling.check(self.n, self.steps)

@@ -126,7 +126,7 @@ def test_bounds_depend_on_the_data_only_through_the_audited_histogram(relation, 
         X, mu=0.9, relation=relation, generator=generator, what="bounds of the columns"
     )
     expected = private_bounds(X, mu=0.9, relation=relation, generator=generator)
-    event = GaussianRelease(0.9, "bounds of the columns")
+    event = GaussianRelease(0.9, "bounds of the columns", relation)
     monkeypatch.setattr(bounds, "private_histogram", lambda *_, **__: (noisy, event))
     found = private_bounds(None, mu=0.9, relation=relation)
     assert (found.low == expected.low).all() and (found.high == expected.high).all()

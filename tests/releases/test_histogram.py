@@ -38,7 +38,7 @@ def audit(relation, pair):
 def test_worst_neighbours_are_told_apart_exactly_as_well_as_the_event_says(relation):
     here, there = PAIRS[relation]
     event = private_histogram(here, mu=MU, relation=relation)[1]
-    assert event == GaussianRelease(MU, "histograms of the columns")
+    assert event == GaussianRelease(MU, "histograms of the columns", relation)
     assert audit(relation, (here, there))
 
 

@@ -65,7 +65,7 @@ def test_quantiles_of_many_records_are_near_the_true_ones():
     for q in (0.05, 0.5, 0.95):
         value, event = private_quantile(x, q, epsilon=0.5, generator=Generator.seeded(1))
         assert 0.5 <= value / np.quantile(x, q) <= 2
-        assert event == PureRelease(0.5, "a quantile")
+        assert event == PureRelease(0.5, "a quantile", "add-remove")
 
 
 def test_what_is_not_finite_counts_nowhere():

@@ -62,7 +62,7 @@ def private_histogram(
     """
     counts = cell_counts(matrix(X))
     scale = histogram_sensitivity(len(counts), relation) / positive("mu", mu)
-    return noised(counts, scale, what, generator), GaussianRelease(float(mu), what)
+    return noised(counts, scale, what, generator), GaussianRelease(float(mu), what, relation)
 
 
 def histogram_sensitivity(columns: int, relation: str) -> float:

@@ -63,7 +63,7 @@ def private_quantile(
     utility = -_distance(np.sort(values[np.isfinite(values)]), quantile, points)
     noise = gumbels(utility, epsilon, what, generator)
     chosen = np.argmax(epsilon / (2 * sensitivity) * utility + noise)
-    return float(points[chosen]), PureRelease(epsilon, what)
+    return float(points[chosen]), PureRelease(epsilon, what, relation)
 
 
 def _distance(
