@@ -14,14 +14,14 @@ def claim(epsilon, **options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sampling", "relation"),
-    [(ap.FullBatch(), "add-remove"), (ap.OnePass(1), "zero-out"), (ap.ShuffledEpochs(3), "replace-one")],
-)  # fmt: skip
-@pytest.mark.parametrize(("epsilon", "runs"), [(1.0, 20_000), (4.0, 2000)])
+    ("sampling", "relation"), [(ap.FullBatch(), "add-remove"), (ap.OnePass(3), "replace-one")]
+)
+@pytest.mark.parametrize(("epsilon", "runs"), [(1.0, 30_000), (4.0, 3000)])
 def test_acceptance_two_worlds_come_within_a_fifth_of_a_tight_epsilon(
     sampling, relation, epsilon, runs
 ):
-    found = two_world(claim(epsilon, sampling=sampling, relation=relation), runs=runs)
+    # 0.9 is expected, with a standard deviation of 0.055: of other seeds about one in thirty would fail.
+    found = two_world(claim(epsilon, sampling=sampling, relation=relation), runs=runs, jobs=2)
     assert found.curve == "gaussian"
     assert 0.8 <= found.ratio <= 1.1  # at 95 % it may pass the truth now and then
     assert found.verdict == "consistent"
