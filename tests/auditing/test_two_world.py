@@ -34,10 +34,10 @@ def test_real_runs_come_near_a_tight_epsilon():
 
 
 def test_the_bound_is_below_the_truth_as_often_as_it_says():
-    # More than 34 of 100 at 80 % confidence have probability below 1e-3.
+    # More than 23 of 60 at 80 % confidence have probability below 1e-3.
     tight = claim(2.0)
-    found = [play(tight, 100, seed=s, trainer=simulated()).audit(0.8) for s in range(100)]
-    assert sum(audit.ratio > 1 for audit in found) <= 34
+    found = [play(tight, 100, seed=s, trainer=simulated()).audit(0.8) for s in range(60)]
+    assert sum(audit.ratio > 1 for audit in found) <= 23
     assert not any(audit.is_violation for audit in found)
     broken = [play(tight, 150, seed=s, trainer=simulated(0.25)).audit() for s in range(5)]
     assert all(audit.is_violation for audit in broken)
@@ -57,9 +57,9 @@ def test_a_gross_leak_on_one_side_is_a_violation():
 
 def test_without_a_gaussian_claim_the_threshold_is_chosen_on_runs_that_do_not_count():
     point = claim(8.0, n=4, sampling=ap.Poisson(0.5), steps=2, mechanism=Independent())
-    found = two_world(point, runs=400)
-    assert found.curve == "point" and found.guesses == 300
-    assert 0 < found.ratio < 1
+    found = two_world(point, runs=200)
+    assert found.curve == "point" and found.guesses == 150
+    assert 0 <= found.ratio < 1
 
 
 def test_processes_make_no_difference():

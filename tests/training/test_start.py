@@ -10,7 +10,7 @@ from training.small import N, data, losses, network, private, train, weights
 import antiphon as ap
 from antiphon.errors import LedgerError, PlanError, UnsupportedError
 from antiphon.events import GaussianRelease
-from antiphon.mechanisms import BLT, LambdaCGD
+from antiphon.mechanisms import BLT, Independent, LambdaCGD
 from antiphon.plan import Block
 from antiphon.training import Adaptive, PerLayer
 
@@ -348,7 +348,7 @@ def test_a_warning_is_not_needed_for_a_plain_run():
 
 
 def whole_plan(**options):
-    given = {"n": N, "sampling": ap.Poisson(0.2), "steps": 3, "mechanism": LambdaCGD(0.5)}
+    given = {"n": N, "sampling": ap.Poisson(0.2), "steps": 3, "mechanism": Independent()}
     return ap.Plan(**(given | {"noise_multiplier": 1.0} | options))
 
 

@@ -115,6 +115,7 @@ class _Recorder:
         self._norms.append(self._run.clip_norm)
 
     def transcript(self) -> Transcript:
+        """All that was kept."""
         plan, norms = self._run.plan, np.array(self._norms)
         scale = norms[:-1, None] / plan.clip_norm  # moves with adaptive clipping only
         batch = plan.expected_batch
