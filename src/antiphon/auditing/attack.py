@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.auditing.claim import is_gaussian
 from antiphon.auditing.instance import Instance
 from antiphon.auditing.lookup import layers_of
 from antiphon.auditing.scores import law_of, log_ratio_hidden, log_ratio_known
@@ -49,7 +50,7 @@ class Attack:
                 f"{certificate.plan.steps}. Audit a shorter plan of the same kind."
             )
         self.certificate, self.plan = certificate, certificate.plan
-        self.is_gaussian = certificate.route == "gaussian"
+        self.is_gaussian = is_gaussian(certificate)
         self._encoder: Array = self.plan.known_mechanism().encoder(self.plan.steps)
 
     def scores(self, instance: Instance, transcript: Transcript, seed: int = 0) -> Array:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from antiphon.auditing.claim import bound_on_epsilon, curve_of
+from antiphon.auditing.claim import bound_on_epsilon, curve_of, is_gaussian
 from antiphon.auditing.one_run_bounds import is_refuted
 from antiphon.auditing.planting import Planted
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
@@ -88,7 +88,7 @@ def black_box(
         confidence=confidence,
         is_violation=is_refuted(curve_of(certificate), right, chosen, count, verdict_confidence),
         verdict_confidence=verdict_confidence,
-        curve="gaussian" if certificate.route == "gaussian" else "point",
+        curve="gaussian" if is_gaussian(certificate) else "point",
         right=right,
         guesses=chosen,
         canaries=count,

@@ -5,7 +5,17 @@ from antiphon.auditing.curve import AbstractCurve, GaussianCurve, ProfileCurve
 from antiphon.auditing.one_run_bounds import epsilon_from_one_run, mu_from_one_run
 from antiphon.certificate import Certificate
 
-__all__ = ["bound_on_epsilon", "curve_of"]
+__all__ = ["bound_on_epsilon", "curve_of", "epsilon_of", "is_gaussian"]
+
+
+def is_gaussian(certificate: Certificate) -> bool:
+    """Whether the claim is a Gaussian curve as a whole, and holds for every pattern of participation."""
+    return certificate.route == "gaussian"
+
+
+def epsilon_of(mu: float, certificate: Certificate) -> float:
+    """The ε of a bound on μ, at the certificate's δ."""
+    return gaussian_epsilon(mu, certificate.delta) if mu > 0 else 0.0
 
 
 def curve_of(certificate: Certificate) -> AbstractCurve:
@@ -14,7 +24,7 @@ def curve_of(certificate: Certificate) -> AbstractCurve:
     A verdict on the single pair (ε, δ) would be idle: a mechanism may show everything with probability δ
     for each of m canaries, and where m δ is above the verdict's failure probability, no outcome refutes it.
     """
-    if certificate.route == "gaussian":
+    if is_gaussian(certificate):
         return GaussianCurve(gaussian_mu(certificate.epsilon, certificate.delta))
     return ProfileCurve(certificate.curve)
 
@@ -34,7 +44,6 @@ def bound_on_epsilon(
     Guarantee:
         That of `mu_from_one_run`, or of `epsilon_from_one_run`.
     """
-    if certificate.route == "gaussian":
-        mu = mu_from_one_run(right, guesses, canaries, confidence)
-        return gaussian_epsilon(mu, certificate.delta) if mu > 0 else 0.0
+    if is_gaussian(certificate):
+        return epsilon_of(mu_from_one_run(right, guesses, canaries, confidence), certificate)
     return epsilon_from_one_run(right, guesses, canaries, certificate.delta, confidence)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from antiphon.accounting import gaussian_mu, gaussian_trade_off
 from antiphon.auditing.bounds import TradeOffBand
+from antiphon.auditing.claim import is_gaussian
 from antiphon.auditing.result import VERDICT_CONFIDENCE
 from antiphon.certificate import Certificate
 
@@ -91,7 +92,7 @@ def _draw_trade_off(axes: "Axes", certificate: Certificate, worlds: "Worlds | No
 
 def _certified(certificate: Certificate) -> _Array:
     """The least rate of false negatives at each of `_RATES`."""
-    if certificate.route == "gaussian":
+    if is_gaussian(certificate):
         mu = gaussian_mu(certificate.epsilon, certificate.delta)
         return 1 - gaussian_trade_off(mu, _RATES)
     profile = certificate.profile

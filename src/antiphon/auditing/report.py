@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from rich.console import Console
 from rich.table import Table
 
+from antiphon.auditing.claim import is_gaussian
 from antiphon.auditing.one_run import one_run
 from antiphon.auditing.result import VERDICT_CONFIDENCE, VIOLATION, Audit
 from antiphon.auditing.trainer import Trainer, train
@@ -144,7 +145,7 @@ def audit(
         play(certificate, 1, seed=seed, trainer=trainer)  # what is loaded once does not count
         each = play(certificate, 2, seed=seed, trainer=trainer).seconds / 2
         room = (_QUICK if quick else _FULL) * jobs / each
-        fewest = _FEWEST if certificate.route == "gaussian" else _FEWEST_OF_POINT
+        fewest = _FEWEST if is_gaussian(certificate) else _FEWEST_OF_POINT
         runs = min(_MOST, int(room)) if room >= fewest else 0
     parts = 2 if runs else 1
     confidence = 1 - 0.05 / parts

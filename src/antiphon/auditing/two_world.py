@@ -9,7 +9,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from antiphon.accounting import gaussian_epsilon
 from antiphon.auditing.attack import Attack
 from antiphon.auditing.bounds import (
     TradeOffBand,
@@ -18,7 +17,7 @@ from antiphon.auditing.bounds import (
     mu_from_guesses,
     trade_off_band,
 )
-from antiphon.auditing.claim import curve_of
+from antiphon.auditing.claim import curve_of, epsilon_of, is_gaussian
 from antiphon.auditing.curve import AbstractCurve
 from antiphon.auditing.instance import worst_case, worst_row
 from antiphon.auditing.result import VERDICT_CONFIDENCE, Audit
@@ -31,9 +30,8 @@ __all__ = ["Worlds", "play", "two_world"]
 
 _PART = 50  # runs between two signs of progress
 _PILOT = 4  # one run in so many only chooses the threshold, where one is needed
-_GRID = np.linspace(
-    -6.0, 6.0, 49
-)  # log-likelihood ratios: their meaning does not depend on the data
+# Thresholds are log-likelihood ratios: their meaning does not depend on the data.
+_GRID = np.linspace(-6.0, 6.0, 49)
 
 
 @final
@@ -73,15 +71,15 @@ class Worlds:
             that does not count.
         """
         certificate = self.certificate
-        is_gaussian, count = certificate.route == "gaussian", len(self.scores)
+        exact, count = is_gaussian(certificate), len(self.scores)
         counted, cut = slice(None), 0.0
-        if not is_gaussian:
+        if not exact:
             counted = slice(count // _PILOT, None)
             cut = self._threshold(slice(0, count // _PILOT), confidence)
         right = (self.scores[counted] > cut) == self.is_in[counted]
-        if is_gaussian:
+        if exact:
             mu = mu_from_guesses(int(right.sum()), len(right), confidence)
-            audited = gaussian_epsilon(mu, certificate.delta) if mu > 0 else 0.0
+            audited = epsilon_of(mu, certificate)
         else:
             audited = self._point(counted, cut, confidence)
         return Audit(
@@ -92,7 +90,7 @@ class Worlds:
             confidence=confidence,
             is_violation=self._is_refuted(verdict_confidence),
             verdict_confidence=verdict_confidence,
-            curve="gaussian" if is_gaussian else "point",
+            curve="gaussian" if exact else "point",
             right=int(right.sum()),
             guesses=len(right),
             canaries=count,
