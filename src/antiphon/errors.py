@@ -3,6 +3,7 @@
 ::
 
     AntiphonError
+    ├── DataError         a data set that is not where it was sought, or is not what its name says
     ├── LedgerError       a run that the budget forbids, or a record that cannot be trusted
     ├── PlanError         a value that no run can have: it says what was given and what is allowed
     ├── RunError          a step that is not part of the plan, or a run that cannot go on
@@ -16,6 +17,7 @@ catches them where it expects bad values.
 
 __all__ = [
     "AntiphonError",
+    "DataError",
     "LedgerError",
     "PlanError",
     "RunError",
@@ -26,6 +28,10 @@ __all__ = [
 
 class AntiphonError(Exception):
     """Base of all errors raised by Antiphon."""
+
+
+class DataError(AntiphonError):
+    """A data set cannot be found, or its files are not what they should be."""
 
 
 class PlanError(AntiphonError, ValueError):

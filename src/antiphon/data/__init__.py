@@ -4,8 +4,28 @@
 >>> schema = Schema((Column("age", bounds=(0, 100)), Column("sex", categories=("f", "m"))))
 >>> schema.encode([[25, "m"], [200, "f"]]).tolist()
 [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0]]
+
+`load` knows some public data sets by name; `synthetic_logistic` and `separable_additive` draw new ones.
 """
 
+from antiphon.data.dataset import Dataset
+from antiphon.data.generators import (
+    HatSum,
+    additive_score,
+    separable_additive,
+    synthetic_logistic,
+)
 from antiphon.data.schema import Column, Schema
+from antiphon.data.sources import datasets, load
 
-__all__ = ["Column", "Schema"]
+__all__ = [
+    "Column",
+    "Dataset",
+    "HatSum",
+    "Schema",
+    "additive_score",
+    "datasets",
+    "load",
+    "separable_additive",
+    "synthetic_logistic",
+]
