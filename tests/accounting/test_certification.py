@@ -65,6 +65,33 @@ def test_a_calibration_is_remembered_and_draws_nothing_again(plan, monkeypatch):
     assert ap.calibrate(plan, epsilon=1.0, delta=DELTA) == first
 
 
+def test_one_proof_serves_data_of_every_size_and_clip_norm(plan, monkeypatch):
+    first = ap.calibrate(plan, epsilon=1.0, delta=DELTA)
+    other = replace(plan, n=70_000, clip_norm=0.3)
+    monkeypatch.setattr(certification, "prove", None)
+    found = ap.calibrate(other, epsilon=1.0, delta=DELTA)
+    assert found == other.with_noise(first.noise_multiplier)
+    certificate = ap.certify(found, DELTA)
+    assert certificate.epsilon == 1.0
+    assert certificate.plan.n == 70_000
+
+
+@pytest.mark.parametrize("sampling", [ap.Poisson(0.1), ap.BallsInBins(10)], ids=["Poisson", "bins"])
+def test_what_is_sampled_is_the_same_for_data_of_every_size_and_clip_norm(plan, sampling):
+    plan = replace(plan, sampling=sampling)
+    small, large = (mixture.route(p) for p in (plan, replace(plan, n=70_000, clip_norm=0.3)))
+    estimates = [route.at(1.5).estimate(0.5, seed=1, paths=200) for route in (small, large)]
+    assert estimates[0] == estimates[1]
+    assert certification._identity(plan) == certification._identity(replace(plan, n=5000))
+
+
+def test_batches_of_a_fixed_size_have_a_proof_for_each_number_of_records(plan):
+    fixed = replace(plan, sampling=ap.FixedSize(100), relation="zero-out")
+    assert certification._identity(fixed) != certification._identity(replace(fixed, n=2000))
+    for change in ({"steps": 21}, {"mechanism": LambdaCGD(0.4)}, {"relation": "zero-out"}):
+        assert certification._identity(plan) != certification._identity(replace(plan, **change))
+
+
 def test_more_paths_need_less_noise(shared_cache, plan, monkeypatch):
     monkeypatch.setattr(calibrate_module, "_SLOW_SEARCHES", {})
     usual = ap.calibrate(plan, 1.0, DELTA).noise_multiplier

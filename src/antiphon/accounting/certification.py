@@ -5,12 +5,13 @@ attempt takes a little more noise (or ε), fresh paths, and half of the failure 
 that all attempts together, and the band for attacks beside them, fail with probability at most half of
 `FAILURE`. The other half is for a rival: whoever has two plans certified and keeps the better one, as
 `auto` does, picks by the results, so both failures count. Among several sampled routes only the one with
-the best estimate is certified. Seeds follow from the plan and the point: whoever certifies the same point
-again draws the same paths.
+the best estimate is certified. Seeds follow from what the bound depends on and the point: whoever certifies
+the same point again draws the same paths, also for a data set of another size.
 """
 
 import hashlib
 import itertools
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -173,7 +174,7 @@ def prove(
 ) -> tuple[Point | None, float]:
     """Try to prove (ε, δ) for a plan with noise: the point, or None, and the limit found for δ."""
     noise, paths = effective_noise(plan), _paths(route, delta, tight)
-    text = f"{plan.hash} {route.route} {epsilon!r} {delta!r} {paths}"
+    text = f"{_identity(plan)} {route.route} {epsilon!r} {delta!r} {paths}"
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
     with bar(f"certifying noise {noise:.4g} at ε = {epsilon:.4g}, δ = {delta:g}") as progress:
         found = route.at(noise).certified_delta(
@@ -307,7 +308,20 @@ def _paths(route: SampledRoute, delta: float, tight: bool) -> int:
 
 
 def _key(plan: Plan, route: SampledRoute, delta: float, tight: bool) -> dict[str, Any]:
-    return {"plan": plan.hash, "route": route.route, "delta": delta, "tight": tight}
+    return {"plan": _identity(plan), "route": route.route, "delta": delta, "tight": tight}
+
+
+def _identity(plan: Plan) -> str:
+    """Hash of all of a plan that a sampled bound depends on.
+
+    Contributions count in units of the clip norm, and where a record's steps depend on its own coins alone,
+    the number of the others does not matter: plans that differ in these have one proof.
+    """
+    values = json.loads(plan.to_json())
+    del values["clip_norm"]
+    if plan.sampling.own_coin:
+        del values["n"]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _point(values: dict[str, Any]) -> Point:
@@ -315,7 +329,7 @@ def _point(values: dict[str, Any]) -> Point:
 
 
 def _remember(plan: Plan, point: Point) -> None:
-    key = {"plan": plan.hash}
+    key = {"plan": _identity(plan)}
     points = load("points", key) or []
     if point not in map(_point, points):
         store("points", key, [*points, vars(point)])
@@ -326,7 +340,7 @@ def known_point(plan: Plan, route: SampledRoute, delta: float) -> Point | None:
 
     It is picked by its result, so the failure probabilities of all candidates add.
     """
-    points = [_point(values) for values in load("points", {"plan": plan.hash}) or []]
+    points = [_point(values) for values in load("points", {"plan": _identity(plan)}) or []]
     fitting = [p for p in points if p.delta <= delta and p.route == route.route]
     best = min(fitting, key=lambda p: p.epsilon, default=None)
     if best is None:
