@@ -133,7 +133,7 @@ def test_bad_arguments_say_what_is_allowed():
         TwoLayerKAN(3, 2, intervals=0)
     with pytest.raises(PlanError, match="degree must be at most 5; got 6"):
         TwoLayerKAN(3, 2, degree=6)
-    with pytest.raises(PlanError, match="m must be even; got 3. Take m = 4, or start='gaussian'"):
+    with pytest.raises(PlanError, match=r"m must be even; got 3\. Take m = 4, or start='gaussian'"):
         TwoLayerKAN(3, 3, start="antisymmetric")
     with pytest.raises(PlanError, match=r"start must be one of \['gaussian', .*; got 'zero'"):
         TwoLayerKAN(3, 2, start="zero")

@@ -1,14 +1,19 @@
 """The two-layer Kolmogorov-Arnold network of the papers: which layers learn, and how it starts."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
+from antiphon.models.figure import draw, edges, names_of
 from antiphon.models.kan import KANLayer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["TwoLayerKAN"]
 
@@ -94,6 +99,28 @@ class TwoLayerKAN(nn.Module):
         activation, _ = _ACTIVATIONS[self.activation]
         hidden = activation(self.first(x) / math.sqrt(self.first.in_features))
         return self.second(hidden).squeeze(-1) / math.sqrt(self.second.in_features)
+
+    def plot(
+        self, names: Sequence[str] | None = None, caption: str | None = None, *, most: int = 48
+    ) -> "Figure":
+        """The splines of both layers, with their factors d^(-1/2) and m^(-1/2).
+
+        Args:
+            names: Of the inputs.
+            caption: A line below the figure, such as the guarantee under which the model was trained.
+            most: Edges per layer that are drawn; of more, those with the largest range, in that order.
+
+        Returns:
+            A matplotlib figure, bound to no window: save it with ``savefig``.
+        """
+        d, m = self.first.in_features, self.second.in_features
+        units = names_of(None, m, "a")
+        hidden = [f"{self.activation} {unit}" for unit in units]
+        parts = [
+            edges(self.first, "First layer", names_of(names, d), units, d**-0.5),
+            edges(self.second, "Second layer", hidden, ("",), m**-0.5),
+        ]
+        return draw(parts, caption, most)
 
 
 def _check_choice(name: str, value: object, allowed: Collection[str]) -> None:
