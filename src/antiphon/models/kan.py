@@ -9,13 +9,18 @@ import copy
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.linalg import UniformSplines
+from antiphon.models.figure import draw, edges, names_of
 from antiphon.models.splines import spline_basis
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["KAN", "KANLayer"]
 
@@ -98,6 +103,24 @@ class KANLayer(nn.Module):
             return out
         return out + self.base_mix(self.base(x))
 
+    def plot(
+        self, names: Sequence[str] | None = None, caption: str | None = None, *, most: int = 48
+    ) -> "Figure":
+        """The function on every edge, one row per output and one column per input.
+
+        Args:
+            names: Of the inputs.
+            caption: A line below the figure, such as the guarantee under which the model was trained.
+            most: Edges that are drawn; of more, those with the largest range, in that order.
+
+        Returns:
+            A matplotlib figure, bound to no window: save it with ``savefig``. It shows the model, and
+            needs no data: what is private of the one is private of the other.
+        """
+        inputs = names_of(names, self.in_features)
+        outputs = names_of(None, self.out_features, "y")
+        return draw([edges(self, "Splines of the layer", inputs, outputs)], caption, most)
+
     def extra_repr(self) -> str:
         """The sizes and the grid, for printing."""
         return f"{self.in_features}, {self.out_features}, {self.splines}"
@@ -149,3 +172,33 @@ class KAN(nn.Sequential):
             )
             parts += [nn.Tanh(), layer] if i else [layer]
         super().__init__(*parts)
+
+    def plot(
+        self, names: Sequence[str] | None = None, caption: str | None = None, *, most: int = 48
+    ) -> "Figure":
+        """The splines of every layer; an additive model, of one layer, has a panel for each input.
+
+        Args:
+            names: Of the inputs.
+            caption: A line below the figure, such as the guarantee under which the model was trained.
+            most: Panels per layer; of more, those with the largest range, in that order.
+
+        Returns:
+            A matplotlib figure, bound to no window: save it with ``savefig``.
+
+        Example:
+            >>> figure = KAN([3, 1]).plot(names=["age", "height", "weight"])
+            >>> [axes.get_xlabel() for axes in figure.axes]
+            ['age', 'height', 'weight']
+        """
+        layers = [part for part in self if isinstance(part, KANLayer)]
+        inputs, drawn = names_of(names, layers[0].in_features), []
+        for depth, layer in enumerate(layers, start=1):
+            is_last = depth == len(layers)
+            hidden = "y" if is_last else "u" if len(layers) == 2 else f"u{depth}."
+            outputs = names_of(None, layer.out_features, hidden)
+            outputs = ("",) if is_last and layer.out_features == 1 else outputs
+            title = "Effect of each input" if len(layers) == 1 else f"Layer {depth}"
+            drawn.append(edges(layer, title, inputs, outputs))
+            inputs = tuple(f"tanh {name}" for name in outputs)
+        return draw(drawn, caption, most, together=len(layers) == 1)
