@@ -82,14 +82,14 @@ def test_what_is_sampled_is_the_same_for_data_of_every_size_and_clip_norm(plan, 
     small, large = (mixture.route(p) for p in (plan, replace(plan, n=70_000, clip_norm=0.3)))
     estimates = [route.at(1.5).estimate(0.5, seed=1, paths=200) for route in (small, large)]
     assert estimates[0] == estimates[1]
-    assert certification._identity(plan) == certification._identity(replace(plan, n=5000))
+    assert certification.identity(plan) == certification.identity(replace(plan, n=5000))
 
 
 def test_batches_of_a_fixed_size_have_a_proof_for_each_number_of_records(plan):
     fixed = replace(plan, sampling=ap.FixedSize(100), relation="zero-out")
-    assert certification._identity(fixed) != certification._identity(replace(fixed, n=2000))
+    assert certification.identity(fixed) != certification.identity(replace(fixed, n=2000))
     for change in ({"steps": 21}, {"mechanism": LambdaCGD(0.4)}, {"relation": "zero-out"}):
-        assert certification._identity(plan) != certification._identity(replace(plan, **change))
+        assert certification.identity(plan) != certification.identity(replace(plan, **change))
 
 
 def test_more_paths_need_less_noise(shared_cache, plan, monkeypatch):

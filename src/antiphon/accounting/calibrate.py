@@ -2,20 +2,25 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from rich.console import Console
 
 from antiphon.accounting import conditional, conditioned, moments, pld, rdp, shuffling
 from antiphon.accounting.account import is_independent
 from antiphon.accounting.auto import Choice, choose
-from antiphon.accounting.certification import estimated_noise, least_noise
+from antiphon.accounting.certification import estimated_noise, identity, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
 from antiphon.accounting.routes import ROUTES, correlated, sampled_routes
 from antiphon.accounting.unamplified import gaussian_parameter
+from antiphon.cache import remembered
 from antiphon.errors import PlanError, UnsupportedError
+from antiphon.mechanisms import Independent
+from antiphon.mechanisms import from_dict as mechanism_from_dict
 from antiphon.plan import Plan
-from antiphon.sampling import Poisson
+from antiphon.sampling import FullBatch, Poisson
 
 __all__ = ["calibrate", "choose_mechanism"]
 
@@ -58,12 +63,27 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         raise PlanError(
             "blocks have noise multipliers of their own; scale them and certify the plan."
         )
+    key = {"plan": identity(plan), "epsilon": epsilon, "delta": delta, "tight": tight}
+    found = remembered("plans", key, lambda: _found(plan, epsilon, delta, tight))
+    mechanism = mechanism_from_dict(found["mechanism"])
+    return replace(plan, mechanism=mechanism, noise_multiplier=found["noise_multiplier"])
+
+
+def _found(plan: Plan, epsilon: float, delta: float, tight: bool) -> dict[str, Any]:
+    """Mechanism and noise, to be remembered: whoever uses them has them proved by `certify`."""
     if plan.mechanism == "auto":
         choice = choose_mechanism(plan, epsilon, delta, tight=tight)
         shown = Console(stderr=True)
         if shown.is_terminal:
             shown.print(choice)
-        return choice.plan
+        plan = choice.plan
+    else:
+        plan = plan.with_noise(_least_noise(plan, epsilon, delta, tight))
+    mechanism, noise = plan.known_mechanism(), plan.known_noise()
+    return {"mechanism": mechanism.to_dict(), "noise_multiplier": noise}
+
+
+def _least_noise(plan: Plan, epsilon: float, delta: float, tight: bool) -> float:
     searches = _SEARCHES | _SLOW_SEARCHES if tight else _SEARCHES
     best, refusals = _least_of_curves(searches, plan, epsilon, delta)
     near, ranked = best if best < math.inf else 1.0, []
@@ -80,7 +100,7 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         best = min(best, point.noise_multiplier)
     if best == math.inf:
         raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))
-    return plan.with_noise(best)
+    return best
 
 
 def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) -> Choice:
@@ -107,7 +127,11 @@ def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = 
             raise UnsupportedError("no accountant can bound this plan.")
         return best
 
-    return choose(plan, estimate, lambda p: calibrate(p, epsilon, delta, tight=tight))
+    floor = 0.0
+    if isinstance(plan.sampling, Poisson):
+        whole = replace(plan, sampling=FullBatch(), mechanism=Independent())
+        floor = plan.sampling.rate * _gaussian_noise(whole, epsilon, delta)
+    return choose(plan, estimate, lambda p: calibrate(p, epsilon, delta, tight=tight), floor=floor)
 
 
 def _least_of_curves(

@@ -34,6 +34,7 @@ __all__ = [
     "Point",
     "estimated_epsilon",
     "estimated_noise",
+    "identity",
     "is_likely",
     "known_point",
     "least_epsilon",
@@ -174,7 +175,7 @@ def prove(
 ) -> tuple[Point | None, float]:
     """Try to prove (ε, δ) for a plan with noise: the point, or None, and the limit found for δ."""
     noise, paths = effective_noise(plan), _paths(route, delta, tight)
-    text = f"{_identity(plan)} {route.route} {epsilon!r} {delta!r} {paths}"
+    text = f"{identity(plan)} {route.route} {epsilon!r} {delta!r} {paths}"
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
     with bar(f"certifying noise {noise:.4g} at ε = {epsilon:.4g}, δ = {delta:g}") as progress:
         found = route.at(noise).certified_delta(
@@ -308,11 +309,11 @@ def _paths(route: SampledRoute, delta: float, tight: bool) -> int:
 
 
 def _key(plan: Plan, route: SampledRoute, delta: float, tight: bool) -> dict[str, Any]:
-    return {"plan": _identity(plan), "route": route.route, "delta": delta, "tight": tight}
+    return {"plan": identity(plan), "route": route.route, "delta": delta, "tight": tight}
 
 
-def _identity(plan: Plan) -> str:
-    """Hash of all of a plan that a sampled bound depends on.
+def identity(plan: Plan) -> str:
+    """Hash of all of a plan that a bound depends on.
 
     Contributions count in units of the clip norm, and where a record's steps depend on its own coins alone,
     the number of the others does not matter: plans that differ in these have one proof.
@@ -329,7 +330,7 @@ def _point(values: dict[str, Any]) -> Point:
 
 
 def _remember(plan: Plan, point: Point) -> None:
-    key = {"plan": _identity(plan)}
+    key = {"plan": identity(plan)}
     points = load("points", key) or []
     if point not in map(_point, points):
         store("points", key, [*points, vars(point)])
@@ -340,7 +341,7 @@ def known_point(plan: Plan, route: SampledRoute, delta: float) -> Point | None:
 
     It is picked by its result, so the failure probabilities of all candidates add.
     """
-    points = [_point(values) for values in load("points", {"plan": _identity(plan)}) or []]
+    points = [_point(values) for values in load("points", {"plan": identity(plan)}) or []]
     fitting = [p for p in points if p.delta <= delta and p.route == route.route]
     best = min(fitting, key=lambda p: p.epsilon, default=None)
     if best is None:
