@@ -9,7 +9,7 @@ from oracles.quick import quick_sum
 from torch import nn
 from torch.nn import functional as F
 
-from antiphon.models import KAN, KANLayer, TwoLayerKAN
+from antiphon.models import KAN, KANLayer, TableKAN, TwoLayerKAN
 
 ROWS = 5
 USERS = ["a", "b", "a", "c", "b"]
@@ -313,6 +313,12 @@ LAYERS = {
     ),
     "kan layer": (lambda: KANLayer(3, 2, base=nn.SiLU(), bias=True), lambda: (x(3),), {}),
     "kan": (lambda: KAN([3, 4, 2]), lambda: (x(3),), {}),
+    "table kan": (lambda: TableKAN([True, False, True], 3, 2), lambda: (x(3).tanh(),), {}),
+    "deep table kan": (
+        lambda: TableKAN([True, False, True], 3, 2, (4,)),
+        lambda: (x(3).tanh(),),
+        {},
+    ),
     "two-layer kan": (lambda: TwoLayerKAN(3, 4), lambda: (x(3).tanh(),), {}),
     "own parameters": (lambda: S(L(3, 4), Scale(4)), lambda: (x(3),), {}),
     "own parameters around layers": (

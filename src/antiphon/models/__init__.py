@@ -8,6 +8,7 @@
 from antiphon.linalg import UniformSplines
 from antiphon.models.kan import KAN, KANLayer
 from antiphon.models.splines import spline_basis
+from antiphon.models.table_kan import TableKAN
 from antiphon.models.two_layer import TwoLayerKAN
 
-__all__ = ["KAN", "KANLayer", "TwoLayerKAN", "UniformSplines", "spline_basis"]
+__all__ = ["KAN", "KANLayer", "TableKAN", "TwoLayerKAN", "UniformSplines", "spline_basis"]

@@ -147,7 +147,7 @@ class _Panels:
         part.suptitle(f"{self.layer.title}{self.note}", fontsize=10, x=0.01, ha="left")
 
     def _draw_panel(self, ax: Any, panel: list[tuple[int, int]]) -> None:
-        x = np.linspace(*self.layer.ends, _POINTS)
+        x = np.linspace(*self.layer.ends, self.layer.curves.shape[-1])
         ax.axhline(0.0, color="0.85", linewidth=0.8)
         for place, (o, i) in enumerate(panel):
             round_, colour = divmod(place, len(_COLOURS))

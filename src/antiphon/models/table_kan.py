@@ -1,0 +1,142 @@
+"""A Kolmogorov-Arnold network for tables: a spline for every number, a free value for every category."""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from antiphon.checks import whole
+from antiphon.errors import PlanError
+from antiphon.models.figure import Edges, draw, edges, names_of
+from antiphon.models.kan import KANLayer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["TableKAN"]
+
+
+class TableKAN(nn.Module):
+    """Splines of the numbers plus weights of the indicators, through any number of further layers.
+
+    An edge of a KAN is a function of one column. On a number it is a spline; on a category it is any
+    function at all, which is one weight per category: splines of indicators would need p for each.
+    Every layer is divided by the root of its number of inputs, so that an example's gradient does not
+    grow with the table. The last layer starts at 0, hence the output; the others as N(0, 1).
+
+    Args:
+        is_number: Of each feature, whether it is a number in [-1, 1]; the others are indicators.
+        columns: Of the table: a category is one column with several indicators.
+        outputs: How many.
+        hidden: Widths of hidden layers, with tanh before each further layer. None: the output is a sum of
+            functions of single columns.
+        intervals: Of all grids.
+        degree: Of all splines.
+
+    Example:
+        >>> model = TableKAN([True, True, False, False], columns=3, outputs=2)
+        >>> model(torch.zeros(5, 4)).shape
+        torch.Size([5, 2])
+    """
+
+    numbers: Tensor
+    indicators: Tensor
+
+    def __init__(
+        self,
+        is_number: Sequence[bool],
+        columns: int,
+        outputs: int,
+        hidden: Sequence[int] = (),
+        *,
+        intervals: int = 5,
+        degree: int = 3,
+    ) -> None:
+        super().__init__()
+        kinds = torch.as_tensor(list(is_number), dtype=torch.bool)
+        if not len(kinds):
+            raise PlanError("a table needs at least one feature; got none.")
+        self.register_buffer("numbers", kinds.nonzero().flatten())
+        self.register_buffer("indicators", (~kinds).nonzero().flatten())
+        self.columns = whole("columns", columns)
+        first, *wider = *(whole("a hidden width", w) for w in hidden), whole("outputs", outputs)
+        layer = partial(KANLayer, intervals=intervals, degree=degree)
+        numbers, indicators = len(self.numbers), len(self.indicators)
+        self.splines = layer(numbers, first) if numbers else None
+        self.weights = nn.Linear(indicators, first, bias=False) if indicators else None
+        self._further = nn.ModuleList(layer(*widths) for widths in pairwise([first, *wider]))
+        self.reset_parameters()
+
+    @property
+    def further(self) -> list[KANLayer]:
+        """The layers after the first."""
+        return [layer for layer in self._further if isinstance(layer, KANLayer)]
+
+    def reset_parameters(self) -> None:
+        """Draws a new start from torch's generator; the last layer starts at 0."""
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
+        last: list[nn.Module | None] = [*self.further[-1:]] or [self.splines, self.weights]
+        for layer in filter(None, last):
+            for parameter in layer.parameters():
+                nn.init.zeros_(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, features) to (batch, outputs)."""
+        parts = []
+        if self.splines is not None:
+            parts.append(self.splines(x[:, self.numbers]))
+        if self.weights is not None:
+            parts.append(self.weights(x[:, self.indicators]))
+        out: Tensor = sum(parts[1:], parts[0]) / math.sqrt(self.columns)
+        for layer in self.further:
+            out = layer(torch.tanh(out)) / math.sqrt(layer.in_features)
+        return out
+
+    def plot(
+        self, names: Sequence[str] | None = None, caption: str | None = None, *, most: int = 48
+    ) -> "Figure":
+        """The learned functions: without hidden layers, the effect of each column on the output.
+
+        Args:
+            names: Of the features, indicators too.
+            caption: A line below the figure, such as the guarantee under which the model was trained.
+            most: Panels per layer; of more, those with the largest range, in that order.
+
+        Example:
+            >>> model = TableKAN([True, False, False], columns=2, outputs=1)
+            >>> len(model.plot(["age", "sex=f", "sex=m"]).axes)
+            3
+        """
+        features = names_of(names, len(self.numbers) + len(self.indicators))
+        layers: list[Edges] = []
+        scale = 1 / math.sqrt(self.columns)
+        title = "Effect of each column" if not self.further else "Layer 1"
+        if self.splines is not None:
+            inputs = [features[i] for i in self.numbers.tolist()]
+            outputs = self._outputs(self.splines.out_features)
+            layers.append(edges(self.splines, title, inputs, outputs, scale))
+        if self.weights is not None:
+            inputs = [features[i] for i in self.indicators.tolist()]
+            layers.append(_of_indicators(self.weights, inputs, scale))
+        for depth, layer in enumerate(self.further, start=2):
+            inputs = [f"tanh u{i + 1}" for i in range(layer.in_features)]
+            outputs = self._outputs(layer.out_features)
+            factor = 1 / math.sqrt(layer.in_features)
+            layers.append(edges(layer, f"Layer {depth}", inputs, outputs, factor))
+        return draw(layers, caption, most, together=not self.further)
+
+    def _outputs(self, count: int) -> tuple[str, ...]:
+        return ("",) if count == 1 else names_of(None, count, "y")
+
+
+def _of_indicators(layer: nn.Linear, inputs: Sequence[str], scale: float) -> Edges:
+    """What each category adds, as a line from absent to present."""
+    weight = layer.weight.detach().cpu().double().numpy()
+    curves = scale * weight[..., None] * torch.linspace(0, 1, 2, dtype=torch.float64).numpy()
+    outputs = ("",) if len(weight) == 1 else names_of(None, len(weight), "y")
+    return Edges("Effect of each category", curves, (0.0, 1.0), tuple(inputs), outputs)

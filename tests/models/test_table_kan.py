@@ -1,0 +1,68 @@
+import math
+
+import pytest
+import torch
+
+from antiphon.errors import PlanError
+from antiphon.models import TableKAN, spline_basis
+
+KINDS = [True, False, False, True]
+
+
+def filled(*args, **options):
+    torch.manual_seed(0)
+    model = TableKAN(*args, **options).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_()
+    return model
+
+
+def test_additive_output_is_a_sum_of_functions_of_single_columns():
+    model = filled(KINDS, columns=3, outputs=2)
+    x = torch.rand(6, 4, dtype=torch.float64) * 2 - 1
+    features = spline_basis(x[:, [0, 3]], model.splines.splines).flatten(1)
+    expected = features @ model.splines.coef.T + x[:, [1, 2]] @ model.weights.weight.T
+    torch.testing.assert_close(model(x), expected / math.sqrt(3))
+
+
+def test_starts_at_zero_with_and_without_hidden_layers():
+    x = torch.rand(5, 4)
+    for hidden in ((), (4,), (4, 3)):
+        model = TableKAN(KINDS, 3, 2, hidden)
+        assert torch.equal(model(x), torch.zeros(5, 2))
+        assert (model.splines.coef.std() > 0.5) == bool(hidden)
+
+
+def test_hidden_layers_pass_a_gradient_to_the_first_one():
+    model = filled(KINDS, columns=3, outputs=1, hidden=(4,))
+    model(torch.rand(5, 4, dtype=torch.float64)).sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
+
+
+def test_tables_of_one_kind_have_one_part():
+    assert TableKAN([True], 1, 1).weights is None
+    only_categories = TableKAN([False, False], 1, 1)
+    assert only_categories.splines is None
+    assert only_categories(torch.eye(2)).shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (([], 1, 1), "at least one feature"),
+        (([True], 0, 1), "columns"),
+        (([True], 1, 1, (0,)), "width"),
+    ],
+)
+def test_impossible_sizes_are_refused(args, words):
+    with pytest.raises(PlanError, match=words):
+        TableKAN(*args)
+
+
+def test_plot_names_columns_and_categories():
+    names = ["age", "sex=f", "sex=m", "height"]
+    figure = filled(KINDS, columns=3, outputs=1).plot(names, "private")
+    assert {ax.get_xlabel() for ax in figure.axes if ax.get_visible()} == set(names)
+    deep = filled(KINDS, columns=3, outputs=1, hidden=(2,)).plot(names)
+    assert len(deep.subfigs) == 3
