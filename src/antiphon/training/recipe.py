@@ -25,7 +25,7 @@ from antiphon.sampling import (
 from antiphon.training.clipping import AbstractClipping, Adaptive
 from antiphon.training.private_sum import VOTE, VOTES
 
-__all__ = ["Recipe", "check_length", "make_recipe", "sampling_of", "steps_of"]
+__all__ = ["Recipe", "check_length", "make_recipe", "mechanism_of", "sampling_of", "steps_of"]
 
 _INDEPENDENT = "independent"
 
@@ -191,13 +191,14 @@ def make_recipe(
         unit=unit,
         extra=tuple(extra),
     )
-    plan = replace(plan, mechanism=_mechanism_of(mechanism, plan))
+    plan = replace(plan, mechanism=mechanism_of(mechanism, plan))
     return Recipe(
         plan, epsilon, n**-1.1 if delta is None else delta, noise_multiplier, clipping, tight
     )
 
 
-def _mechanism_of(mechanism: Any, plan: Plan) -> AbstractMechanism | str:
+def mechanism_of(mechanism: Any, plan: Plan) -> AbstractMechanism | str:
+    """The mechanism that is named, "auto" included; a family is optimised for the plan."""
     if mechanism == _INDEPENDENT:
         return Independent()
     if isinstance(mechanism, str) and mechanism != "auto":

@@ -1,0 +1,11 @@
+"""Private learning from tables with scikit-learn's interface: fit, predict, and a certificate.
+
+>>> from antiphon.estimators import PrivateKANClassifier
+>>> PrivateKANClassifier(epsilon=0.5)
+PrivateKANClassifier(epsilon=0.5)
+"""
+
+from antiphon.estimators.kan import PrivateKANClassifier, PrivateKANRegressor
+from antiphon.estimators.scaling import ScaledDataWarning
+
+__all__ = ["PrivateKANClassifier", "PrivateKANRegressor", "ScaledDataWarning"]

@@ -1,0 +1,51 @@
+"""Settings that follow from public numbers alone: batch size and learning rate.
+
+Both were chosen once, on breast cancer, Adult, credit default and synthetic data at ε = 0.5, 1 and 8
+(docs/results/kan.md), and hold for every table: nothing is tuned on the data at hand.
+"""
+
+from antiphon.plan import Plan
+
+__all__ = ["batch_for", "learning_rate_for", "noise_in_output"]
+
+_WORK = 2**20  # columns × examples of a batch: about 30 ms on one core
+_CLASSIFIER = (
+    30.0,
+    5.0,
+)  # longest step in the output's scale; noise that a run may leave in a logit
+_REGRESSOR = (0.5, 0.3)  # the same, in units of half the target's range
+
+
+def batch_for(n: int, columns: int) -> int:
+    """Half of the records, or as many as a step can take in about 30 ms.
+
+    Large batches are the better ones as long as they are affordable: the noise of a whole run, at equal
+    privacy, falls with the number of passes over the data, down to that of full batches.
+    """
+    return max(1, min(n // 2, _WORK // columns))
+
+
+def noise_in_output(plan: Plan) -> float:
+    """Largest standard deviation of the summed noise of all steps, per unit of step length."""
+    error = plan.known_mechanism().error(plan.steps, kind="max")
+    return plan.known_noise() * error / plan.expected_batch
+
+
+def learning_rate_for(plan: Plan, is_classifier: bool) -> float:
+    """A step as long as the noise allows.
+
+    Gradients are at most the clip norm C long, so a learning rate of s/C moves the parameters by at most s.
+    s is a constant that suits these models, or less where the noise of all steps would drown the output.
+
+    Example:
+        >>> from antiphon.mechanisms import Independent
+        >>> from antiphon.sampling import Poisson
+        >>> small, large = (
+        ...     Plan(n=n, sampling=Poisson(0.5), steps=100, clip_norm=0.5, mechanism=Independent(),
+        ...          noise_multiplier=20.0) for n in (500, 50_000)
+        ... )
+        >>> learning_rate_for(small, True), learning_rate_for(large, True)
+        (12.5, 60.0)
+    """
+    longest, most_noise = _CLASSIFIER if is_classifier else _REGRESSOR
+    return min(longest, most_noise / noise_in_output(plan)) / plan.clip_norm
