@@ -26,7 +26,13 @@ def panels(count: int, title: str = "") -> "tuple[Figure, Sequence[Axes]]":
 
 def finish(axes: "Axes", **labels: Any) -> None:
     """Labels, a faint grid, two spines, and a legend of what has a label."""
+    from matplotlib.ticker import LogFormatter
+
     axes.set(**labels)
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":  # numbers in place of powers, fewer where there are many
+            axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
+            axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
     axes.grid(alpha=0.25, which="major")
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:

@@ -10,10 +10,10 @@ flatters all points alike. The dashed line is training without noise, the dotted
 What was seen in single runs with about this noise: accuracies at ε = 1 and ε = 8 are within two points of
 each other, and so are those of all λ (MNIST at learning rate 2: 0.888 at ε = 1 and 0.900 at ε = 8 with
 λ = 0, 0.904 at ε = 8 with λ = 0.9; Adult 0.854, 0.854, 0.852; synthetic, whose ceiling for these splines is
-0.683: 0.63 throughout). Steps too large undo it: MNIST at rate 8 and ε = 8 falls from 0.81 to 0.39 as λ goes
-from 0.5 to 0.9, and Adult at rate 4 ends now and then at the commonest label. The reprint's clear maximum
-was not seen: at these rates clipping and step size limit such small KANs before noise does. Without
-amplification correlation gains much more: see ``kan-sgd-risk``.
+0.683: 0.63 throughout). Steps too large undo it: MNIST at rate 8 and ε = 8 falls from 0.81 to 0.39 as λ
+goes from 0.5 to 0.9, and Adult at rate 4 ends now and then at the commonest label. The reprint's
+clear maximum was not seen: at these rates clipping and step size limit such small KANs before noise does.
+Without amplification correlation gains much more: see ``kan-sgd-risk``.
 """
 
 from collections.abc import Sequence
