@@ -36,9 +36,9 @@ def test_a_calibration_serves_data_of_every_size_without_a_second_search(monkeyp
     assert (second.plan.n, second.plan.clip_norm) == (300, 0.1)
 
 
-def test_without_noise_and_with_enough_steps_the_data_are_learnt():
+def test_with_hardly_any_noise_and_enough_steps_the_data_are_learnt():
     (row,) = run(Config("synthetic", None, 0.0, 1.0, steps=300, rate=0.1, n=2000, width=8))
-    assert row["noise_multiplier"] == 0.0
+    assert row["noise_multiplier"] == 1e-3
     assert row["accuracy"] > row["majority"] + 0.04
 
 
