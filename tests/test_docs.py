@@ -37,6 +37,15 @@ def test_the_page_on_auditing_runs_as_it_stands(capsys):
     assert "Audit (black-box)" in capsys.readouterr().out
 
 
+def test_the_page_on_experiments_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page, names = (ROOT / "docs" / "experiments.md").read_text(), {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block, names)
+    assert (tmp_path / "results" / "noise-growth" / "figure.svg").exists()
+    assert "(455, 30)" in capsys.readouterr().out
+
+
 def test_the_page_on_tables_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     page, names = (ROOT / "docs" / "tables.md").read_text(), {}

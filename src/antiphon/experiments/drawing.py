@@ -1,0 +1,39 @@
+"""The look that all figures share."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "finish", "panels"]
+
+# They stay apart for readers who see few colours.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+def panels(count: int, title: str = "") -> "tuple[Figure, Sequence[Axes]]":
+    """A figure, bound to no window, with panels side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.6 * count, 4.2), layout="constrained")
+    axes = figure.subplots(1, count, squeeze=False)[0]
+    if title:
+        figure.suptitle(title, fontsize=10, color="0.35")
+    return figure, axes
+
+
+def finish(axes: "Axes", **labels: Any) -> None:
+    """Labels, a faint grid, two spines, and a legend of what has a label."""
+    from matplotlib.ticker import LogFormatter
+
+    axes.set(**labels)
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":  # numbers in place of powers, fewer where there are many
+            axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
+            axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.5)))
+    axes.grid(alpha=0.25, which="major")
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8)

@@ -1,0 +1,137 @@
+"""Run an experiment: configurations in parallel, each kept as it is done, then tables and a figure."""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+from antiphon.checks import whole
+from antiphon.errors import DataError
+from antiphon.experiments.base import Experiment, Row, config_hash
+from antiphon.experiments.catalogue import experiment
+from antiphon.progress import bar
+
+__all__ = ["Reproduction", "reproduce"]
+
+
+@final
+@dataclass(frozen=True)
+class Reproduction:
+    """What a run of an experiment has left.
+
+    Attributes:
+        id: Of the experiment.
+        preset: "ci" or "full".
+        rows: All rows, in the order of the configurations.
+        summary: Means and standard errors.
+        folder: Where ``rows.csv``, ``summary.csv``, ``figure.svg``, ``figure.png`` are.
+        computed: Configurations that were run now; the others were found in the folder.
+    """
+
+    id: str
+    preset: str
+    rows: list[Row]
+    summary: list[Row]
+    folder: Path
+    computed: int
+
+
+def reproduce(
+    id: str,
+    preset: str = "full",
+    out: str | PathLike[str] = "results",
+    *,
+    jobs: int = 1,
+    seeds: int | None = None,
+) -> Reproduction:
+    """Run all configurations of an experiment that are not in ``out`` yet, and write its results there.
+
+    Args:
+        id: One of `antiphon.experiments.experiments`.
+        preset: "ci" takes seconds; "full" is the experiment.
+        out: Folder of the results. Rows of finished configurations are kept there by hash, so that a run
+            that was broken off goes on where it was.
+        jobs: Configurations that run at once, each in a process of its own with one thread.
+        seeds: Repetitions in place of the preset's own number.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = reproduce("kan-sgd-noise-growth", "ci", folder)
+        ...     sorted(path.name for path in found.folder.iterdir())
+        ['figure.png', 'figure.svg', 'kept', 'rows.csv', 'summary.csv']
+    """
+    chosen, folder = experiment(id), Path(out)
+    configs = chosen.configs(preset, seeds)
+    kept = folder / "kept"
+    kept.mkdir(parents=True, exist_ok=True)
+    paths = [kept / f"{config_hash(id, config)}.json" for config in configs]
+    left = [
+        (config, path) for config, path in zip(configs, paths, strict=True) if not path.is_file()
+    ]
+    with bar(f"{id}, {preset}") as progress:
+        for done, _ in enumerate(_mapped(_finish, [(id, *pair) for pair in left], jobs), start=1):
+            progress(done, len(left))
+    rows = [row for path in paths for row in _read(path)]
+    summary = chosen.summary(rows)
+    _write_csv(folder / "rows.csv", rows)
+    _write_csv(folder / "summary.csv", summary)
+    _draw(chosen, rows, folder)
+    return Reproduction(id, preset, rows, summary, folder, len(left))
+
+
+def _mapped(
+    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int
+) -> Iterator[Any]:
+    """The results in any order. The one place that knows how work is spread out."""
+    from joblib import Parallel, delayed
+
+    workers = Parallel(n_jobs=whole("jobs", jobs), return_as="generator_unordered")
+    results: Iterator[Any] = workers(delayed(function)(*call) for call in calls)
+    return results
+
+
+def _finish(id: str, config: Any, path: Path) -> None:
+    """Run one configuration on one thread and keep its rows, whole or not at all."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rows = experiment(id).run(config)
+    finally:
+        torch.set_num_threads(threads)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    part.write_text(json.dumps({"config": vars(config), "rows": rows}), encoding="utf-8")
+    os.replace(part, path)
+
+
+def _read(path: Path) -> list[Row]:
+    try:
+        rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        return rows
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is damaged: {error}. Remove it to run it again.") from error
+
+
+def _write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """A table with every column that some row has."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _draw(chosen: Experiment, rows: Sequence[Row], folder: Path) -> None:
+    """The figure without a date and with fixed identifiers: equal rows give equal files."""
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": chosen.id}):
+        figure = chosen.plot(rows)
+        figure.savefig(folder / "figure.svg", metadata={"Date": None})
+        figure.savefig(folder / "figure.png", dpi=150)
