@@ -1,8 +1,9 @@
 """Learning from sensitive data with noise that answers itself.
 
-A `Plan` says what will run, `calibrate` finds its noise, `certify` proves its (ε, δ);
-`antiphon.mechanisms` holds every correlated-noise mechanism, `antiphon.models` networks. Names load when
-they are first used, so that ``import antiphon`` is quick.
+`PrivateKANClassifier` learns from a table; `make_private` trains any PyTorch model. A `Plan` says what will
+run, `calibrate` finds its noise, `certify` proves its (ε, δ); `antiphon.mechanisms` holds every
+correlated-noise mechanism, `antiphon.models` networks. Names load when they are first used, so that
+``import antiphon`` is quick.
 """
 
 from importlib import import_module
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
         accounting,
         data,
         errors,
+        estimators,
         events,
         linalg,
         mechanisms,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     )
     from antiphon.accounting.calibrate import calibrate
     from antiphon.certificate import Certificate, certify
+    from antiphon.estimators import PrivateKANClassifier, PrivateKANRegressor
     from antiphon.ledger import Ledger
     from antiphon.plan import Plan
     from antiphon.relations import Relation
@@ -53,6 +56,8 @@ __all__ = [
     "Plan",
     "Poisson",
     "PrivacyEngine",
+    "PrivateKANClassifier",
+    "PrivateKANRegressor",
     "Recorded",
     "Relation",
     "ShuffledEpochs",
@@ -61,6 +66,7 @@ __all__ = [
     "certify",
     "data",
     "errors",
+    "estimators",
     "events",
     "linalg",
     "make_private",
@@ -80,6 +86,8 @@ _HOMES = {
     "Ledger": "ledger",
     "Plan": "plan",
     "PrivacyEngine": "training",
+    "PrivateKANClassifier": "estimators",
+    "PrivateKANRegressor": "estimators",
     "Relation": "relations",
     "make_private": "training",
     **dict.fromkeys(
