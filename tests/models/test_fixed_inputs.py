@@ -61,6 +61,14 @@ def test_single_precision_is_as_good_as_that_of_dense_products(kind):
     np.testing.assert_allclose(fixed.squares, np.square(phi).sum(1), rtol=1e-5)
 
 
+def test_a_selection_can_reuse_memory():
+    x, memory = inputs("some columns"), torch.empty(0, dtype=torch.float64)
+    fixed, coef = FixedInputs(x, UniformSplines(), 3), np.ones((3, 320))
+    for rows in (np.arange(9), np.array([4]), np.arange(30, 60)):
+        found = fixed.select(rows, memory).times(coef)
+        np.testing.assert_allclose(found, fixed.select(rows).times(coef), atol=0)
+
+
 def test_what_most_rows_share_is_kept_once():
     x = inputs("images")
     fixed = FixedInputs(x, UniformSplines(), 3)

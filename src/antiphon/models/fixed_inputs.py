@@ -63,11 +63,20 @@ class FixedInputs:
         self.entries = self._encode(x, values[self.sparse])
         self.squares = self._squares(dense)
 
-    def select(self, rows: _Rows | None = None) -> "Products":
-        """The products of all rows, or of those given."""
+    def select(self, rows: _Rows | None = None, out: torch.Tensor | None = None) -> "Products":
+        """The products of all rows, or of those given.
+
+        Args:
+            rows: Indices.
+            out: Memory for their dense features, such as an empty tensor, which grows as needed; what was
+                selected into it before is lost.
+        """
         if rows is None:
             return Products(self, np.arange(self.n), self.dense)
-        return Products(self, rows, self.dense[torch.from_numpy(rows)])
+        memory = self.dense.new_empty(0) if out is None else out
+        memory.resize_(len(rows), self.dense.shape[1])
+        torch.index_select(self.dense, 0, torch.from_numpy(rows), out=memory)
+        return Products(self, rows, memory)
 
     @property
     def height(self) -> int:

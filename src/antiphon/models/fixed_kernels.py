@@ -118,7 +118,7 @@ def hidden(
     """From hidden values to weighted slopes, in one pass; see `antiphon.training.closed_form`.
 
     ``u`` becomes σ'(a_j) <c_j, h'(u_j)> times the example's weight; ``moments`` gets the weights times the
-    powers of the places, for each unit and interval; ``out`` the losses and the norms before clipping.
+    powers of the places, for each unit and interval; ``out`` the margins y f and the norms before clipping.
     """
     clip_norm, root, first_factor, trains_second = sizes
     m, intervals, powers = pieces.shape
@@ -170,7 +170,7 @@ def hidden(
         weight = pull * signs[i] / root
         if norm > clip_norm:
             weight *= clip_norm / norm
-        out[i, 0] = max(-margin, 0.0) + np.log1p(np.exp(-abs(margin)))
+        out[i, 0] = margin
         out[i, 1] = norm
         if void[i] or not np.isfinite(weight) or not np.isfinite(norm):
             weight = 0.0

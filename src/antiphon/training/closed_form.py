@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from antiphon.checks import positive
 from antiphon.errors import PlanError
@@ -36,14 +37,19 @@ class ClosedSums:
     Attributes:
         first: Weighted gradients of the first layer; None if it is frozen.
         second: Weighted gradients of the second layer; None if it is frozen.
-        losses: Loss of each example: statistics of the data, not private.
+        margins: y f of each example: statistics of the data, not private.
         norms: Norm of each example's gradient before clipping; not private either.
     """
 
     first: Tensor | None
     second: Tensor | None
-    losses: Tensor
+    margins: Tensor
     norms: Tensor
+
+    @property
+    def losses(self) -> Tensor:
+        """Loss of each example; not private."""
+        return softplus(-self.margins)
 
 
 @final
@@ -84,6 +90,7 @@ class ClosedForm:
         # ‖h(u)‖² is one polynomial of the place, the same in all intervals.
         squares = sum((np.convolve(row, row) for row in table), np.zeros(2 * table.shape[1] - 1))
         self._squares = squares.astype(inputs.dtype)
+        self._memory = torch.empty(0, dtype=dtype)  # of a batch, kept between steps
 
     @property
     def n(self) -> int:
@@ -101,7 +108,7 @@ class ClosedForm:
         if clip_norm != math.inf:
             positive("clip_norm", clip_norm)
         first, second = (part.coef for part in (self.model.first, self.model.second))
-        products, root = self.inputs.select(chosen), math.sqrt(self.inputs.d)
+        products, root = self.inputs.select(chosen, self._memory), math.sqrt(self.inputs.d)
         u = products.times(first.detach().numpy())
         getattr(torch, self.model.activation + "_")(torch.from_numpy(u).div_(root))
         moments, found = self._weigh(u, chosen, clip_norm)
@@ -112,7 +119,7 @@ class ClosedForm:
         )
 
     def _weigh(self, u: _Array, rows: Any, clip_norm: float) -> tuple[_Array, _Array]:
-        """Turns hidden values into weighted slopes, in place; returns moments, losses and norms."""
+        """Turns hidden values into weighted slopes, in place; returns moments, margins and norms."""
         model, grid, m = self.model, self.model.second.splines, u.shape[1]
         coef = model.second.coef.detach().numpy().reshape(m, -1)
         windows = np.lib.stride_tricks.sliding_window_view(coef, grid.degree + 1, axis=1)
