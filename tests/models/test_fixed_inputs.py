@@ -61,6 +61,20 @@ def test_single_precision_is_as_good_as_that_of_dense_products(kind):
     np.testing.assert_allclose(fixed.squares, np.square(phi).sum(1), rtol=1e-5)
 
 
+@any_kind
+def test_features_that_are_too_large_to_keep_are_made_by_parts(kind):
+    x = inputs(kind, n=2_500, d=12)
+    kept, made = (FixedInputs(x, UniformSplines(), 3, largest=size) for size in (1e9, 0))
+    assert (made.dense is None) is (len(made.full) > 0)
+    coef = np.random.default_rng(1).normal(size=(3, 96))
+    np.testing.assert_allclose(made.squares, kept.squares, rtol=1e-12)
+    for rows in (None, np.array([7, 2_000, 1])):
+        one, other = (fixed.select(rows) for fixed in (kept, made))
+        weights = np.random.default_rng(2).normal(size=(len(x) if rows is None else 3, 3))
+        np.testing.assert_allclose(other.times(coef), one.times(coef), atol=1e-12)
+        np.testing.assert_allclose(other.weighted(weights), one.weighted(weights), atol=1e-10)
+
+
 def test_a_selection_can_reuse_memory():
     x, memory = inputs("some columns"), torch.empty(0, dtype=torch.float64)
     fixed, coef = FixedInputs(x, UniformSplines(), 3), np.ones((3, 320))

@@ -1,5 +1,6 @@
 """Spline features of inputs that never change: computed once, multiplied many times."""
 
+from collections.abc import Iterator
 from typing import Any, final
 
 import numpy as np
@@ -17,6 +18,7 @@ _Rows = NDArray[np.intp]
 
 _TILE = 2**17  # bytes of coefficients that stay in the second cache
 _SAMPLE = 1001  # rows that are asked for each column's most frequent value
+_PART = 1024  # rows whose features are made together, where they are not kept
 _WORTH = 0.5  # share of a column's rows with one value, above which that value is its background
 
 
@@ -32,6 +34,7 @@ class FixedInputs:
         x: Inputs, one row per example, float32 or float64.
         splines: The grid.
         outputs: m, the number of rows of W and of columns of S.
+        largest: Bytes of dense features that are kept; larger ones are made anew for each product.
 
     Attributes:
         void: Which rows hold a NaN; their products mean nothing.
@@ -44,7 +47,9 @@ class FixedInputs:
         [[1.0], [2.5]]
     """
 
-    def __init__(self, x: _Array, splines: UniformSplines, outputs: int) -> None:
+    def __init__(
+        self, x: _Array, splines: UniformSplines, outputs: int, *, largest: float = 4e9
+    ) -> None:
         if x.ndim != 2 or not x.size or x.dtype not in (np.float32, np.float64):
             raise PlanError(
                 "fixed inputs are a matrix of float32 or float64 with at least one row and column; got "
@@ -57,11 +62,12 @@ class FixedInputs:
         values, is_sparse = _backgrounds(x)
         self.sparse, self.full = np.flatnonzero(is_sparse), np.flatnonzero(~is_sparse)
         self.common = kernels.basis(values[self.sparse], splines, 0)  # features of the backgrounds
-        dense = kernels.basis(np.ascontiguousarray(x[:, self.full]), splines, 0)
-        dense[self.void] = 0.0
-        self.dense = torch.from_numpy(dense.reshape(self.n, -1))
+        self._others = np.nan_to_num(x[:, self.full], nan=0.0)  # void rows have no weight
         self.entries = self._encode(x, values[self.sparse])
-        self.squares = self._squares(dense)
+        self.dense: torch.Tensor | None = None
+        if self._others.nbytes * splines.size <= largest:
+            self.dense = self.features(None)
+        self.squares = self._squares()
 
     def select(self, rows: _Rows | None = None, out: torch.Tensor | None = None) -> "Products":
         """The products of all rows, or of those given.
@@ -71,12 +77,19 @@ class FixedInputs:
             out: Memory for their dense features, such as an empty tensor, which grows as needed; what was
                 selected into it before is lost.
         """
-        if rows is None:
-            return Products(self, np.arange(self.n), self.dense)
+        chosen = np.arange(self.n) if rows is None else rows
+        if rows is None or self.dense is None:
+            return Products(self, chosen, self.dense)
         memory = self.dense.new_empty(0) if out is None else out
         memory.resize_(len(rows), self.dense.shape[1])
         torch.index_select(self.dense, 0, torch.from_numpy(rows), out=memory)
-        return Products(self, rows, memory)
+        return Products(self, chosen, memory)
+
+    def features(self, rows: _Rows | None) -> torch.Tensor:
+        """Features of the columns that are not sparse, computed anew."""
+        some = self._others if rows is None else self._others[rows]
+        values = kernels.basis(np.ascontiguousarray(some), self.splines, 0)
+        return torch.from_numpy(values.reshape(len(some), -1))
 
     @property
     def height(self) -> int:
@@ -97,10 +110,11 @@ class FixedInputs:
         fixed_kernels.fill_entries(*where, *numbers, out)
         return out
 
-    def _squares(self, dense: _Array) -> _Array:
+    def _squares(self) -> _Array:
         starts, _, ends, values = self.entries
         common = np.square(self.common).sum(1)
-        out = np.einsum("nik,nik->n", dense, dense) + common.sum()
+        parts = [torch.linalg.vector_norm(part, dim=1) for _, part in self.select().parts()]
+        out: _Array = torch.cat(parts).square().numpy() + common.sum()
         for b, (first, last) in enumerate(zip(starts[:, :-1], starts[:, 1:], strict=True)):
             # What an entry's own features add to those of its column's background.
             part = slice(starts[b, 0], starts[b, -1])
@@ -115,19 +129,28 @@ class FixedInputs:
 class Products:
     """Both products of the chosen rows of `FixedInputs`."""
 
-    def __init__(self, inputs: FixedInputs, rows: _Rows, dense: torch.Tensor) -> None:
+    def __init__(self, inputs: FixedInputs, rows: _Rows, dense: torch.Tensor | None) -> None:
         self._of, self._rows, self._dense = inputs, rows, dense
+
+    def parts(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Dense features of slices of the rows: of all at once, if they are kept."""
+        if self._dense is not None:
+            yield slice(None), self._dense
+            return
+        for begin in range(0, len(self._rows), _PART):
+            some = slice(begin, begin + _PART)
+            yield some, self._of.features(self._rows[some])
 
     def times(self, coef: _Array) -> _Array:
         """Φ coefᵀ: shape (rows, outputs)."""
         of, p = self._of, self._of.splines.size
         cut = coef.reshape(of.outputs, of.d, p)
-        out: _Array
+        out = np.zeros((len(self._rows), of.outputs), coef.dtype)
         if len(of.full):
             some = cut if len(of.full) == of.d else cut[:, of.full]
-            out = (self._dense @ torch.from_numpy(some.reshape(of.outputs, -1)).T).numpy()
-        else:
-            out = np.zeros((len(self._rows), of.outputs), coef.dtype)
+            weight, whole = torch.from_numpy(some.reshape(of.outputs, -1)), torch.from_numpy(out)
+            for where, part in self.parts():
+                torch.mm(part, weight.T, out=whole[where])
         if len(of.sparse):
             tiles = np.empty((len(of.sparse), p + 1, of.outputs), coef.dtype)
             tiles[:, :-1] = cut[:, of.sparse].transpose(1, 2, 0)
@@ -140,7 +163,11 @@ class Products:
     def weighted(self, weights: _Array) -> _Array:
         """weightsᵀ Φ, summed over the rows: shape (outputs, d · p)."""
         of, p = self._of, self._of.splines.size
-        full: _Array = (torch.from_numpy(weights).T @ self._dense).numpy()
+        width, w = len(of.full) * p, torch.from_numpy(weights)
+        total_dense = w.new_zeros(of.outputs, width)
+        for where, part in self.parts():
+            total_dense.addmm_(w[where].T, part)
+        full: _Array = total_dense.numpy()
         if not len(of.sparse):
             return full
         tiles = np.zeros((len(of.sparse), p + 1, of.outputs), weights.dtype)
