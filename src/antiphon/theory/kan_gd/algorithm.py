@@ -216,6 +216,7 @@ class _Loop:
         history: bool,
         callback: Callable[..., object] | None,
     ) -> None:
+        """All steps; then the model holds the last iterate, or the mean of some."""
         if average not in (None, "tail", "all"):
             raise PlanError(f"average is None, 'tail' or 'all'; got {average!r}.")
         first = {None: steps, "tail": steps // 2 + 1, "all": 1}[average]
@@ -255,6 +256,7 @@ class _Loop:
         return [g.add_(x, alpha=s) for g, x, s in zip(means, z, noise, strict=True)]
 
     def result(self, certificate: Certificate | None, calibration: Calibration | None) -> Descent:
+        """What the steps left, with what is proved of it."""
         first, second = (0 if ball is None else ball.active for ball in self._balls)
         model = self._form.model
         return Descent(model, certificate, calibration, (first, second), tuple(self._losses))
