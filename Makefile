@@ -36,6 +36,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/splines.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/kan.py
 
 format: $(READY)
 	$(BIN)/ruff format --quiet .

@@ -143,3 +143,32 @@ def test_bad_arguments_say_what_is_allowed():
         ntk_margin(np.zeros((2, 4)), [1, 1], model)
     with pytest.raises(PlanError, match="finite"):
         largest_margin(np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+def test_acceptance_kan_dpgd_24_kernel_of_both_layers(activation):
+    """Equal to the Gram matrix of autograd's gradients, positive semidefinite, and a margin from it."""
+    model, (X, y) = network(activation=activation, train="both"), records(25)
+    rows = []
+    for x, sign in zip(torch.as_tensor(X), y, strict=True):
+        layers = [model.first.coef, model.second.coef]
+        first, second = torch.autograd.grad(model(x[None]).sum(), layers)
+        # Unit by unit: its coefficients of the first layer, then those of the second.
+        parts = [first.reshape(8, -1), second.reshape(8, -1)]
+        rows.append(sign * torch.cat(parts, dim=1).flatten().numpy())
+    rows = np.array(rows)
+    kernel = tangent_kernel(X, y, model, layers="both")
+    np.testing.assert_allclose(kernel, rows @ rows.T, rtol=0, atol=1e-10)
+    assert np.linalg.eigvalsh(kernel).min() > -1e-10
+    found = ntk_margin(X, y, model, layers="both")
+    assert found.is_separable and found.gap < 1e-6
+    assert (rows @ found.direction.flatten()).min() >= found.value - 1e-6
+    assert found.value >= ntk_margin(X, y, model).value - 1e-9  # more features separate no worse
+
+
+def test_acceptance_kan_dpgd_24_contradicting_labels_are_infeasible():
+    model, (X, y) = network(train="both"), records(15)
+    found = ntk_margin(np.concatenate([X, X]), np.concatenate([y, -y]), model, layers="both")
+    assert not found.is_separable and found.value == 0 and found.upper < 1e-6
+    with pytest.raises(PlanError, match="layers is 'first' or 'both'; got 'second'"):
+        tangent_kernel(X, y, model, layers="second")

@@ -130,9 +130,11 @@ class _Panels:
 
     @property
     def rows(self) -> int:
+        """Rows of panels."""
         return math.ceil(len(self.panels) / self.columns)
 
     def draw(self, part: Any) -> None:
+        """All panels, within ``part`` of a figure."""
         axes = part.subplots(self.rows, self.columns, sharex=True, sharey=True, squeeze=False)
         for place, (ax, panel) in enumerate(zip(axes.flat, self.panels, strict=False)):
             self._draw_panel(ax, panel)

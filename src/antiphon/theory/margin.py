@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Gram = NDArray[np.float64]
     Slopes = NDArray[np.float64]
     Features = NDArray[np.float64]
+    Hidden = NDArray[np.float64]
     Direction = NDArray[np.float64]
 else:
     from jaxtyping import Float64
@@ -35,6 +36,7 @@ else:
     Gram = Float64[np.ndarray, "records records"]
     Slopes = Float64[np.ndarray, "records units"]
     Features = Float64[np.ndarray, "records features"]
+    Hidden = Float64[np.ndarray, "records values"]
     Direction = Float64[np.ndarray, "units features"]
 
 __all__ = ["Margin", "largest_margin", "ntk_margin", "tangent_features", "tangent_kernel"]
@@ -109,13 +111,15 @@ def largest_margin(kernel: Gram) -> Margin:
     return Margin(min(value, upper), upper, q)
 
 
-def ntk_margin(X: ArrayLike, y: ArrayLike, model: TwoLayerKAN) -> Margin:
+def ntk_margin(X: ArrayLike, y: ArrayLike, model: TwoLayerKAN, layers: str = "first") -> Margin:
     """The largest margin of the tangent features at the model's present weights: the papers' γ.
 
     Args:
         X: Records, shape (n, d), in [-1, 1].
         y: Labels, -1 or +1.
         model: Where it stands now, which is W_0 before training.
+        layers: By whose coefficients gradients are taken: "first", or "both" as
+            [KANGradientDescent26, Ass. 4.8]; then ``direction`` has the second layer's last p columns.
 
     Guarantee:
         As `largest_margin`. The number is a statistic of the data: of private data it is for your eyes
@@ -132,9 +136,14 @@ def ntk_margin(X: ArrayLike, y: ArrayLike, model: TwoLayerKAN) -> Margin:
     signs = _signs(y)
     slopes, features = tangent_features(X, model)
     _same_length(len(signs), len(slopes))
-    found = largest_margin(_kernel(slopes, features, signs, model.first.in_features))
+    hidden = _hidden(X, model, layers)
+    found = largest_margin(_kernel(slopes, features, hidden, signs, model.first.in_features))
     m, d = model.first.out_features, model.first.in_features
-    normal = (slopes * (found.weights * signs)[:, None]).T @ features / math.sqrt(m * d)
+    pull = found.weights * signs
+    normal = (slopes * pull[:, None]).T @ features / math.sqrt(m * d)
+    if hidden is not None:
+        second = (pull @ hidden).reshape(m, -1) / math.sqrt(m)
+        normal = np.concatenate([normal, second], axis=1)
     length = float(np.linalg.norm(normal))
     direction = normal / length if length > 0 else normal
     return Margin(found.value, found.upper, found.weights, direction)
@@ -163,8 +172,15 @@ def tangent_features(X: ArrayLike, model: TwoLayerKAN) -> tuple[Slopes, Features
     return slopes.numpy(), features.numpy()
 
 
-def tangent_kernel(X: ArrayLike, y: ArrayLike, model: TwoLayerKAN) -> Gram:
+def tangent_kernel(X: ArrayLike, y: ArrayLike, model: TwoLayerKAN, layers: str = "first") -> Gram:
     """K_ij = y_i y_j <∇f(x_i), ∇f(x_j)>, a product of two small Gram matrices.
+
+    Args:
+        X: Records, shape (n, d), in [-1, 1].
+        y: Labels, -1 or +1.
+        model: Where it stands now.
+        layers: By whose coefficients gradients are taken: "first" or "both", which adds a third Gram
+            matrix, of the second layer's spline values.
 
     Example:
         >>> K = tangent_kernel(np.zeros((2, 1)), [1, -1], TwoLayerKAN(1, 8))
@@ -174,13 +190,32 @@ def tangent_kernel(X: ArrayLike, y: ArrayLike, model: TwoLayerKAN) -> Gram:
     signs = _signs(y)
     slopes, features = tangent_features(X, model)
     _same_length(len(signs), len(slopes))
-    return _kernel(slopes, features, signs, model.first.in_features)
+    hidden = _hidden(X, model, layers)
+    return _kernel(slopes, features, hidden, signs, model.first.in_features)
 
 
-def _kernel(slopes: Slopes, features: Features, signs: Vector, d: int) -> Gram:
-    units = slopes @ slopes.T / slopes.shape[1]
-    inputs = features @ features.T / d
-    return np.outer(signs, signs) * units * inputs
+def _kernel(
+    slopes: Slopes, features: Features, hidden: Hidden | None, signs: Vector, d: int
+) -> Gram:
+    m = slopes.shape[1]
+    kernel = (slopes @ slopes.T / m) * (features @ features.T / d)
+    if hidden is not None:
+        kernel = kernel + hidden @ hidden.T / m
+    return np.outer(signs, signs) * kernel
+
+
+def _hidden(X: ArrayLike, model: TwoLayerKAN, layers: str) -> Hidden | None:
+    """The second layer's spline values, where its gradients count."""
+    if layers not in ("first", "both"):
+        raise PlanError(f"layers is 'first' or 'both'; got {layers!r}.")
+    if layers == "first":
+        return None
+    x = torch.as_tensor(np.asarray(X, np.float64))
+    with torch.no_grad():
+        features = spline_basis(x, model.first.splines).flatten(-2)
+        a = features @ model.first.coef.double().T / math.sqrt(model.first.in_features)
+        z, _ = _activate(a, model.activation)
+        return spline_basis(z, model.second.splines).flatten(-2).numpy()
 
 
 def _activate(a: Tensor, name: str) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ True
 
 from antiphon.theory.condition import Condition
 from antiphon.theory.kan_gd.advice import Advice, Horizon, advise, best_horizon
+from antiphon.theory.kan_gd.algorithm import Descent, descend, gradient_descent
 from antiphon.theory.kan_gd.bound import Bound
 from antiphon.theory.kan_gd.calibration import (
     Block,
@@ -39,6 +40,7 @@ __all__ = [
     "Calibration",
     "Condition",
     "Curvature",
+    "Descent",
     "Horizon",
     "KANConstants",
     "Loss",
@@ -49,7 +51,9 @@ __all__ = [
     "clipped_calibration",
     "corrected_calibration",
     "curvature",
+    "descend",
     "drift_bounds",
+    "gradient_descent",
     "gradient_norms",
     "kan_constants",
     "printed_step_limit_4_7",

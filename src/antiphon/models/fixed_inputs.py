@@ -1,0 +1,188 @@
+"""Spline features of inputs that never change: computed once, multiplied many times."""
+
+from collections.abc import Iterator
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from antiphon.errors import PlanError
+from antiphon.linalg import UniformSplines, spline_pieces
+from antiphon.models import fixed_kernels, kernels
+
+__all__ = ["FixedInputs", "Products"]
+
+_Array = NDArray[Any]
+_Rows = NDArray[np.intp]
+
+_TILE = 2**17  # bytes of coefficients that stay in the second cache
+_SAMPLE = 1001  # rows that are asked for each column's most frequent value
+_PART = 1024  # rows whose features are made together, where they are not kept
+_WORTH = 0.5  # share of a column's rows with one value, above which that value is its background
+
+
+@final
+class FixedInputs:
+    """The products Φ Wᵀ and Sᵀ Φ of n rows of inputs, where Φ[i] holds all spline values of row i.
+
+    A column in which most rows share a value, as images share their background, is kept sparse: that
+    value's features are multiplied once for all rows, and only other values are visited, degree + 1 of
+    whose p features are not zero. The features of all other columns are kept dense, for BLAS.
+
+    Args:
+        x: Inputs, one row per example, float32 or float64.
+        splines: The grid.
+        outputs: m, the number of rows of W and of columns of S.
+        largest: Bytes of dense features that are kept; larger ones are made anew for each product.
+
+    Attributes:
+        void: Which rows hold a NaN; their products mean nothing.
+        squares: ‖Φ[i]‖² of each row.
+
+    Example:
+        >>> x = np.array([[-1.0], [0.25]])
+        >>> fixed = FixedInputs(x, UniformSplines(intervals=2, degree=1), outputs=1)
+        >>> fixed.select().times(np.array([[1.0, 2.0, 4.0]])).tolist()
+        [[1.0], [2.5]]
+    """
+
+    def __init__(
+        self, x: _Array, splines: UniformSplines, outputs: int, *, largest: float = 4e9
+    ) -> None:
+        if x.ndim != 2 or not x.size or x.dtype not in (np.float32, np.float64):
+            raise PlanError(
+                "fixed inputs are a matrix of float32 or float64 with at least one row and column; got "
+                f"shape {x.shape} of {x.dtype}."
+            )
+        x = np.ascontiguousarray(x)
+        self.splines, self.outputs = splines, outputs
+        self.n, self.d = x.shape
+        self.void: NDArray[np.bool_] = np.asarray(np.isnan(x).any(1))
+        values, is_sparse = _backgrounds(x)
+        self.sparse, self.full = np.flatnonzero(is_sparse), np.flatnonzero(~is_sparse)
+        self.common = kernels.basis(values[self.sparse], splines, 0)  # features of the backgrounds
+        self._others = np.nan_to_num(x[:, self.full], nan=0.0)  # void rows have no weight
+        self.entries = self._encode(x, values[self.sparse])
+        self.dense: torch.Tensor | None = None
+        if self._others.nbytes * splines.size <= largest:
+            self.dense = self.features(None)
+        self.squares = self._squares()
+
+    def select(self, rows: _Rows | None = None, out: torch.Tensor | None = None) -> "Products":
+        """The products of all rows, or of those given.
+
+        Args:
+            rows: Indices.
+            out: Memory for their dense features, such as an empty tensor, which grows as needed; what was
+                selected into it before is lost.
+        """
+        chosen = np.arange(self.n) if rows is None else rows
+        if rows is None or self.dense is None:
+            return Products(self, chosen, self.dense)
+        memory = self.dense.new_empty(0) if out is None else out
+        memory.resize_(len(rows), self.dense.shape[1])
+        torch.index_select(self.dense, 0, torch.from_numpy(rows), out=memory)
+        return Products(self, chosen, memory)
+
+    def features(self, rows: _Rows | None) -> torch.Tensor:
+        """Features of the columns that are not sparse, computed anew."""
+        some = self._others if rows is None else self._others[rows]
+        values = kernels.basis(np.ascontiguousarray(some), self.splines, 0)
+        return torch.from_numpy(values.reshape(len(some), -1))
+
+    @property
+    def height(self) -> int:
+        """Tile rows of one block of sparse columns."""
+        return self._width * (self.splines.size + 1)
+
+    def _encode(self, x: _Array, background: _Array) -> tuple[_Array, ...]:
+        grid, real = self.splines, x.dtype.type
+        column = (grid.size + 1) * self.outputs * x.itemsize
+        self._width = max(1, min(_TILE // column, 2**16 // (grid.size + 1)))
+        blocks = -(-len(self.sparse) // self._width)
+        starts = np.empty((blocks, self.n + 1), np.int64)
+        where = (x, self.sparse, background, self._width)
+        count = fixed_kernels.count_entries(*where, starts) if blocks else 0
+        table = np.ascontiguousarray(spline_pieces(grid.degree).astype(x.dtype))
+        out = starts, *np.empty((2, count), np.uint16), np.empty((count, len(table)), x.dtype)
+        numbers = real(grid.low), real(grid.high), real(1 / grid.spacing), grid.intervals, table
+        fixed_kernels.fill_entries(*where, *numbers, out)
+        return out
+
+    def _squares(self) -> _Array:
+        starts, _, ends, values = self.entries
+        common = np.square(self.common).sum(1)
+        parts = [torch.linalg.vector_norm(part, dim=1) for _, part in self.select().parts()]
+        out: _Array = torch.cat(parts).square().numpy() + common.sum()
+        for b, (first, last) in enumerate(zip(starts[:, :-1], starts[:, 1:], strict=True)):
+            # What an entry's own features add to those of its column's background.
+            part = slice(starts[b, 0], starts[b, -1])
+            column = b * self._width + ends[part] // (self.splines.size + 1)
+            gain = np.square(values[part]).sum(1) - common[column]
+            sums = np.concatenate([[0.0], np.cumsum(gain, dtype=np.float64)])
+            out += (sums[last - starts[b, 0]] - sums[first - starts[b, 0]]).astype(out.dtype)
+        return out
+
+
+@final
+class Products:
+    """Both products of the chosen rows of `FixedInputs`."""
+
+    def __init__(self, inputs: FixedInputs, rows: _Rows, dense: torch.Tensor | None) -> None:
+        self._of, self._rows, self._dense = inputs, rows, dense
+
+    def parts(self) -> Iterator[tuple[slice, torch.Tensor]]:
+        """Dense features of slices of the rows: of all at once, if they are kept."""
+        if self._dense is not None:
+            yield slice(None), self._dense
+            return
+        for begin in range(0, len(self._rows), _PART):
+            some = slice(begin, begin + _PART)
+            yield some, self._of.features(self._rows[some])
+
+    def times(self, coef: _Array) -> _Array:
+        """Φ coefᵀ: shape (rows, outputs)."""
+        of, p = self._of, self._of.splines.size
+        cut = coef.reshape(of.outputs, of.d, p)
+        out = np.zeros((len(self._rows), of.outputs), coef.dtype)
+        if len(of.full):
+            some = cut if len(of.full) == of.d else cut[:, of.full]
+            weight, whole = torch.from_numpy(some.reshape(of.outputs, -1)), torch.from_numpy(out)
+            for where, part in self.parts():
+                torch.mm(part, weight.T, out=whole[where])
+        if len(of.sparse):
+            tiles = np.empty((len(of.sparse), p + 1, of.outputs), coef.dtype)
+            tiles[:, :-1] = cut[:, of.sparse].transpose(1, 2, 0)
+            np.einsum("ik,ikj->ij", of.common, tiles[:, :-1], out=tiles[:, -1])
+            out += tiles[:, -1].sum(0, dtype=np.float64).astype(coef.dtype)
+            flat = tiles.reshape(-1, of.outputs)
+            fixed_kernels.gather(self._rows, *of.entries, of.height, flat, out)
+        return out
+
+    def weighted(self, weights: _Array) -> _Array:
+        """weightsᵀ Φ, summed over the rows: shape (outputs, d · p)."""
+        of, p = self._of, self._of.splines.size
+        width, w = len(of.full) * p, torch.from_numpy(weights)
+        total_dense = w.new_zeros(of.outputs, width)
+        for where, part in self.parts():
+            total_dense.addmm_(w[where].T, part)
+        full: _Array = total_dense.numpy()
+        if not len(of.sparse):
+            return full
+        tiles = np.zeros((len(of.sparse), p + 1, of.outputs), weights.dtype)
+        flat = tiles.reshape(-1, of.outputs)
+        fixed_kernels.scatter(self._rows, *of.entries, of.height, weights, flat)
+        total = weights.sum(0, dtype=np.float64).astype(weights.dtype)
+        tiles[:, :-1] += of.common[:, :, None] * (total - tiles[:, -1:])
+        out = np.empty((of.outputs, of.d, p), weights.dtype)
+        out[:, of.full] = full.reshape(of.outputs, -1, p)
+        out[:, of.sparse] = tiles[:, :-1].transpose(2, 0, 1)
+        return out.reshape(of.outputs, -1)
+
+
+def _backgrounds(x: _Array) -> tuple[_Array, NDArray[np.bool_]]:
+    """Each column's median over some rows, and whether it is the value of most of them."""
+    sample = np.sort(x[:: max(1, len(x) // _SAMPLE)], axis=0)
+    middle = sample[len(sample) // 2]
+    return middle, (sample == middle).mean(0) > _WORTH

@@ -1,0 +1,119 @@
+"""Closed-form clipped sums against autograd, one example at a time."""
+
+import math
+
+import pytest
+import torch
+from torch.nn.functional import softplus
+
+from antiphon.errors import PlanError
+from antiphon.models import TwoLayerKAN
+from antiphon.training.closed_form import ClosedForm
+
+
+def case(train="both", activation="tanh", degree=3, n=24):
+    torch.manual_seed(degree)
+    model = TwoLayerKAN(4, 6, activation=activation, degree=degree, train=train).double()
+    x = torch.rand(n, 4, dtype=torch.float64) * 2.4 - 1.2
+    x[: 2 * n // 3, 2] = -1.0  # a background
+    return model, x, torch.where(torch.rand(n) < 0.5, -1.0, 1.0).double()
+
+
+def one_by_one(model, x, y, clip_norm):
+    """Sum of clipped gradients, losses and norms, by autograd of each example."""
+    trained = [p for p in (model.first.coef, model.second.coef) if p.requires_grad]
+    total, losses, norms = [torch.zeros_like(p) for p in trained], [], []
+    for row, label in zip(x, y, strict=True):
+        loss = softplus(-label * model(row[None])).sum()
+        gradient = torch.autograd.grad(loss, trained)
+        norms.append(float(torch.cat([g.flatten() for g in gradient]).norm()))
+        losses.append(loss.item())
+        for part, g in zip(total, gradient, strict=True):
+            part += min(1.0, clip_norm / norms[-1]) * g
+    return total, losses, norms
+
+
+@pytest.mark.parametrize("train", ["first", "second", "both"])
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_acceptance_kan_dpgd_4_closed_form_is_autograd(train, activation, degree):
+    model, x, y = case(train, activation, degree)
+    norms = one_by_one(model, x, y, math.inf)[2]
+    for clip_norm in (math.inf, sorted(norms)[len(norms) // 2]):  # half of them are clipped
+        total, losses, norms = one_by_one(model, x, y, clip_norm)
+        found = ClosedForm(model, x, y).sums(clip_norm=clip_norm)
+        parts = [part for part in (found.first, found.second) if part is not None]
+        for part, expected in zip(parts, total, strict=True):
+            torch.testing.assert_close(part, expected, atol=1e-11, rtol=0)
+        torch.testing.assert_close(found.norms.tolist(), norms, atol=1e-12, rtol=0)
+        torch.testing.assert_close(found.losses.tolist(), losses, atol=1e-12, rtol=0)
+
+
+def test_rows_are_the_examples_they_name():
+    model, x, y = case()
+    form, rows = ClosedForm(model, x, y), torch.tensor([3, 7, 4])
+    alone, some = ClosedForm(model, x[rows], y[rows]).sums(clip_norm=0.3), form.sums(rows, 0.3)
+    torch.testing.assert_close(some.first, alone.first, atol=1e-12, rtol=0)
+    torch.testing.assert_close(some.second, alone.second, atol=1e-12, rtol=0)
+    empty = form.sums([], 0.3)
+    assert not empty.first.any() and not empty.second.any() and empty.losses.numel() == 0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_counts_as_zero(bad):
+    """An infinite input counts as the end of its domain; a NaN has no place, and adds nothing."""
+    model, x, y = case()
+    rest = ClosedForm(model, x[1:], y[1:]).sums(clip_norm=0.3)
+    x[0, 2] = bad
+    found = ClosedForm(model, x, y).sums(clip_norm=0.3)
+    if math.isnan(bad):
+        torch.testing.assert_close(found.first, rest.first, atol=1e-12, rtol=0)
+        torch.testing.assert_close(found.second, rest.second, atol=1e-12, rtol=0)
+    else:
+        x[0, 2] = 1.0 if bad > 0 else -1.0
+        torch.testing.assert_close(
+            found.first, ClosedForm(model, x, y).sums(clip_norm=0.3).first, atol=1e-12, rtol=0
+        )
+    with torch.no_grad():
+        model.second.coef[0, 0] = math.inf
+    sums = ClosedForm(model, x, y).sums(clip_norm=0.3)
+    assert sums.first.isfinite().all() and sums.second.isfinite().all()
+
+
+def test_no_example_passes_the_clip_norm_in_single_precision():
+    torch.manual_seed(0)
+    model = TwoLayerKAN(10, 32, train="both")
+    x, y = torch.rand(200, 10) * 2 - 1, torch.ones(200)
+    form = ClosedForm(model, x, y)
+    longest = 0.0
+    for row in range(200):
+        sums = form.sums([row], clip_norm=0.2)
+        longest = max(longest, math.hypot(sums.first.double().norm(), sums.second.double().norm()))
+    assert 0.2 * (1 - 1e-5) < longest <= 0.2 * (1 + 1e-5)
+
+
+def test_extreme_margins_keep_their_loss_and_gradient():
+    model, x, y = case()
+    with torch.no_grad():
+        model.second.coef.mul_(1e4)
+    found = ClosedForm(model, x, y).sums()
+    torch.testing.assert_close(found.losses, softplus(-y * model(x)).detach())
+    assert found.first.isfinite().all()
+
+
+def test_bad_data_says_what_is_allowed():
+    model, x, y = case()
+    with pytest.raises(
+        PlanError, match=r"labels must be -1 or \+1. Of labels 0 and 1, take 2 \* y - 1"
+    ):
+        ClosedForm(model, x, (y + 1) / 2)
+    with pytest.raises(PlanError, match=r"one label per row, 24; got shape \(3,\)"):
+        ClosedForm(model, x, y[:3])
+    with pytest.raises(PlanError, match=r"shape \(n, 4\) with n >= 1; got \(24, 3\)"):
+        ClosedForm(model, x[:, :3], y)
+    with pytest.raises(
+        PlanError, match=r"CPU in float32 or float64; got a model in torch\.bfloat16"
+    ):
+        ClosedForm(model.bfloat16(), x, y)
+    with pytest.raises(PlanError, match="clip_norm must be positive and finite; got -1"):
+        ClosedForm(case()[0], x, y).sums(clip_norm=-1.0)
