@@ -60,9 +60,20 @@ def test_impossible_sizes_are_refused(args, words):
         TableKAN(*args)
 
 
-def test_plot_names_columns_and_categories():
+def test_plot_shows_numbers_in_their_units_and_categories_by_name():
+    model = filled(KINDS, columns=3, outputs=1)
+    figure = model.plot(["age", "sex=f", "sex=m", "height"], "private", bounds={"age": (0, 90)})
+    age, height, sex = figure.axes
+    assert (age.get_xlabel(), height.get_xlabel()) == ("age", "height")
+    assert age.lines[-1].get_xdata()[[0, -1]].tolist() == [0, 90]
+    assert height.lines[-1].get_xdata()[[0, -1]].tolist() == [-1, 1]
+    assert {text.get_text() for text in sex.get_yticklabels()} == {"sex=f", "sex=m"}
+    shown = dict(zip(sex.lines[-1].get_ydata().tolist(), sex.lines[-1].get_xdata(), strict=True))
+    by_name = {t.get_text(): shown[t.get_position()[1]] for t in sex.get_yticklabels()}
+    expected = model.weights.weight[0, 1].item() / math.sqrt(3)
+    assert by_name["sex=m"] == pytest.approx(expected)
+
+
+def test_plot_of_a_deep_model_has_a_part_for_each_layer():
     names = ["age", "sex=f", "sex=m", "height"]
-    figure = filled(KINDS, columns=3, outputs=1).plot(names, "private")
-    assert {ax.get_xlabel() for ax in figure.axes if ax.get_visible()} == set(names)
-    deep = filled(KINDS, columns=3, outputs=1, hidden=(2,)).plot(names)
-    assert len(deep.subfigs) == 3
+    assert len(filled(KINDS, columns=3, outputs=1, hidden=(2,)).plot(names).subfigs) == 3

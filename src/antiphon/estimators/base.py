@@ -151,7 +151,8 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         c = self.certificate_
         caption = f"private: ε = {c.epsilon:.3g}, δ = {c.delta:.2g}, {c.relation}, per {c.unit}"
         drawing: Any = self.model_
-        return drawing.plot(self.schema_.feature_names, caption, most=most)
+        bounds = {c.name: c.bounds for c in self.schema_.columns if c.kind == "number"}
+        return drawing.plot(self.schema_.feature_names, caption, bounds=bounds, most=most)
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         """The network's outputs for a table, shape (rows, outputs)."""

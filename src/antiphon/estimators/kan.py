@@ -56,7 +56,7 @@ class PrivateKANClassifier(ClassifierMixin, _KAN):  # type: ignore[misc]
         clip_norm: Bound on the gradient of one record.
         learning_rate: Unless given, as large as the noise allows.
         radius: If given, parameters are kept in the ball of this radius around their start, as in
-            [KANCorrelatedSGD26, Alg. 1].
+            [KANCorrelated26, Alg. 1].
         missing: What a missing number does: "raise", or "middle" of its bounds.
         bounds_share: Share of the budget for private bounds, if any are needed.
         random_state: A seed makes all noise reproducible, which the certificate says: not for release.

@@ -24,7 +24,7 @@ else:
 
     Curves = Float64[np.ndarray, "outputs inputs points"]
 
-__all__ = ["Edges", "draw", "edges", "names_of"]
+__all__ = ["Edges", "Levels", "draw", "edges", "names_of"]
 
 _POINTS = 101
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -41,22 +41,45 @@ class Edges:
     Attributes:
         title: Of the layer.
         curves: Their values at evenly spaced points of the domain.
-        ends: Of the domain.
+        ends: Of the domain, as they are to be shown: one pair for all inputs, or one for each.
         inputs: Names of the inputs.
         outputs: Names of the outputs; of a single output, maybe an empty one.
     """
 
     title: str
     curves: Curves
-    ends: tuple[float, float]
+    ends: tuple[float, float] | tuple[tuple[float, float], ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+
+    def points(self, place: int) -> "NDArray[np.float64]":
+        """Where the curves of this input are known."""
+        low, high = np.atleast_2d(self.ends)[place if np.ndim(self.ends) == 2 else 0]
+        return np.linspace(low, high, self.curves.shape[-1])
 
     def ranked(self) -> list[tuple[int, int]]:
         """All pairs (output, input), the curves with the largest range first."""
         ranges = np.ptp(self.curves, axis=-1)
         order = np.argsort(-ranges, axis=None, kind="stable")
         return [divmod(int(place), len(self.inputs)) for place in order]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """What each category adds to each output.
+
+    Attributes:
+        title: Of the part.
+        values: Shape (outputs, categories).
+        inputs: Names of the categories.
+        outputs: Names of the outputs; of a single output, maybe an empty one.
+    """
+
+    title: str
+    values: "NDArray[np.float64]"
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 def edges(
@@ -91,7 +114,7 @@ def names_of(names: Sequence[str] | None, count: int, letter: str = "x") -> tupl
 
 
 def draw(
-    layers: Sequence[Edges], caption: str | None, most: int, *, together: bool = False
+    layers: "Sequence[Edges | Levels]", caption: str | None, most: int, *, together: bool = False
 ) -> "Figure":
     """A figure of all layers below each other, bound to no window.
 
@@ -104,9 +127,12 @@ def draw(
     from matplotlib.figure import Figure
 
     whole("most", most)
-    plans = [_panels(layer, most, together) for layer in layers]
+    plans = [
+        _dots(layer, most) if isinstance(layer, Levels) else _panels(layer, most, together)
+        for layer in layers
+    ]
     columns = max(plan.columns for plan in plans)
-    heights = [plan.rows * _HEIGHT + 0.75 for plan in plans]
+    heights = [plan.height for plan in plans]
     size = (max(4.5, columns * _WIDTH + 0.5), sum(heights) + (0.35 if caption else 0.0))
     picture = Figure(figsize=size, layout="constrained")
     parts = np.atleast_1d(np.asarray(picture.subfigures(len(plans), 1, height_ratios=heights)))
@@ -133,9 +159,15 @@ class _Panels:
         """Rows of panels."""
         return math.ceil(len(self.panels) / self.columns)
 
+    @property
+    def height(self) -> float:
+        """In inches."""
+        return self.rows * _HEIGHT + 0.75
+
     def draw(self, part: Any) -> None:
         """All panels, within ``part`` of a figure."""
-        axes = part.subplots(self.rows, self.columns, sharex=True, sharey=True, squeeze=False)
+        shared = np.ndim(self.layer.ends) == 1
+        axes = part.subplots(self.rows, self.columns, sharex=shared, sharey=True, squeeze=False)
         for place, (ax, panel) in enumerate(zip(axes.flat, self.panels, strict=False)):
             self._draw_panel(ax, panel)
             self._label(ax, panel, *divmod(place, self.columns))
@@ -149,7 +181,7 @@ class _Panels:
         part.suptitle(f"{self.layer.title}{self.note}", fontsize=10, x=0.01, ha="left")
 
     def _draw_panel(self, ax: Any, panel: list[tuple[int, int]]) -> None:
-        x = np.linspace(*self.layer.ends, self.layer.curves.shape[-1])
+        x = self.layer.points(panel[0][1])
         ax.axhline(0.0, color="0.85", linewidth=0.8)
         for place, (o, i) in enumerate(panel):
             round_, colour = divmod(place, len(_COLOURS))
@@ -176,6 +208,45 @@ class _Panels:
             ax.set_title(f"→ {output}", fontsize=8)
 
 
+@final
+@dataclass(frozen=True, eq=False)
+class _Dots:
+    """One line per category, the largest effects on top."""
+
+    levels: Levels
+    kept: list[int]
+    note: str
+    columns: int = 3
+
+    @property
+    def height(self) -> float:
+        return 0.18 * len(self.kept) + 0.9
+
+    def draw(self, part: Any) -> None:
+        ax = part.subplots()
+        places = np.arange(len(self.kept))[::-1]
+        ax.axvline(0.0, color="0.85", linewidth=0.8)
+        for o, output in enumerate(self.levels.outputs):
+            x, colour = self.levels.values[o, self.kept], _COLOURS[o % len(_COLOURS)]
+            if len(self.levels.outputs) == 1:
+                ax.hlines(places, 0.0, x, color=colour, linewidth=1.0)
+            ax.plot(x, places, "o", color=colour, markersize=4, label=output)
+        ax.set_yticks(places, [self.levels.inputs[i] for i in self.kept])
+        ax.tick_params(labelsize=7)
+        ax.margins(y=0.02)
+        ax.spines[["top", "right"]].set_visible(False)
+        if len(self.levels.outputs) > 1:
+            part.legend(frameon=False, fontsize=8, loc="outside right upper")
+        part.suptitle(f"{self.levels.title}{self.note}", fontsize=10, x=0.01, ha="left")
+
+
+def _dots(levels: Levels, most: int) -> _Dots:
+    size = np.abs(levels.values).max(axis=0)
+    kept = np.argsort(-size, kind="stable")[:most].tolist()
+    by_value = sorted(kept, key=lambda i: -float(levels.values[0, i]))
+    return _Dots(levels, by_value, _note(len(kept), len(size), "categories", by_range=False))
+
+
 def _panels(layer: Edges, most: int, together: bool) -> _Panels:
     outs, ins = len(layer.outputs), len(layer.inputs)
     if together:
@@ -192,7 +263,9 @@ def _panels(layer: Edges, most: int, together: bool) -> _Panels:
     )
 
 
-def _note(shown: int, total: int, what: str) -> str:
+def _note(shown: int, total: int, what: str, *, by_range: bool = True) -> str:
     if shown == total:
         return ""
+    if not by_range:
+        return f": the {shown} of {total} {what} with the largest"
     return f": the {shown} of {total} {what} with the largest range, in that order"

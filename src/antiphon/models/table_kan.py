@@ -1,7 +1,8 @@
 """A Kolmogorov-Arnold network for tables: a spline for every number, a free value for every category."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
-from antiphon.models.figure import Edges, draw, edges, names_of
+from antiphon.models.figure import Edges, Levels, draw, edges, names_of
 from antiphon.models.kan import KANLayer
 
 if TYPE_CHECKING:
@@ -98,45 +99,52 @@ class TableKAN(nn.Module):
         return out
 
     def plot(
-        self, names: Sequence[str] | None = None, caption: str | None = None, *, most: int = 48
+        self,
+        names: Sequence[str] | None = None,
+        caption: str | None = None,
+        *,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+        most: int = 48,
     ) -> "Figure":
         """The learned functions: without hidden layers, the effect of each column on the output.
 
         Args:
             names: Of the features, indicators too.
             caption: A line below the figure, such as the guarantee under which the model was trained.
+            bounds: What -1 and 1 stand for in the numbers with these names, for the axes.
             most: Panels per layer; of more, those with the largest range, in that order.
 
         Example:
             >>> model = TableKAN([True, False, False], columns=2, outputs=1)
-            >>> len(model.plot(["age", "sex=f", "sex=m"]).axes)
-            3
+            >>> len(model.plot(["age", "sex=f", "sex=m"], bounds={"age": (0, 100)}).axes)
+            2
         """
         features = names_of(names, len(self.numbers) + len(self.indicators))
-        layers: list[Edges] = []
-        scale = 1 / math.sqrt(self.columns)
-        title = "Effect of each column" if not self.further else "Layer 1"
+        drawn: list[Edges | Levels] = []
         if self.splines is not None:
-            inputs = [features[i] for i in self.numbers.tolist()]
-            outputs = self._outputs(self.splines.out_features)
-            layers.append(edges(self.splines, title, inputs, outputs, scale))
+            drawn.append(self._of_numbers(self.splines, features, bounds or {}))
         if self.weights is not None:
-            inputs = [features[i] for i in self.indicators.tolist()]
-            layers.append(_of_indicators(self.weights, inputs, scale))
+            inputs = tuple(features[i] for i in self.indicators.tolist())
+            values = self.weights.weight.detach().cpu().double().numpy() / math.sqrt(self.columns)
+            drawn.append(Levels("Effect of each category", values, inputs, _outputs(len(values))))
         for depth, layer in enumerate(self.further, start=2):
-            inputs = [f"tanh u{i + 1}" for i in range(layer.in_features)]
-            outputs = self._outputs(layer.out_features)
+            hidden = [f"tanh u{i + 1}" for i in range(layer.in_features)]
             factor = 1 / math.sqrt(layer.in_features)
-            layers.append(edges(layer, f"Layer {depth}", inputs, outputs, factor))
-        return draw(layers, caption, most, together=not self.further)
+            outputs = _outputs(layer.out_features)
+            drawn.append(edges(layer, f"Layer {depth}", hidden, outputs, factor))
+        return draw(drawn, caption, most, together=not self.further)
 
-    def _outputs(self, count: int) -> tuple[str, ...]:
-        return ("",) if count == 1 else names_of(None, count, "y")
+    def _of_numbers(
+        self, layer: KANLayer, features: Sequence[str], bounds: Mapping[str, tuple[float, float]]
+    ) -> Edges:
+        inputs = [features[i] for i in self.numbers.tolist()]
+        title = "Layer 1" if self.further else "Effect of each number"
+        factor = 1 / math.sqrt(self.columns)
+        found = edges(layer, title, inputs, _outputs(layer.out_features), factor)
+        if self.further or not bounds:
+            return found
+        return replace(found, ends=tuple(bounds.get(name, (-1.0, 1.0)) for name in inputs))
 
 
-def _of_indicators(layer: nn.Linear, inputs: Sequence[str], scale: float) -> Edges:
-    """What each category adds, as a line from absent to present."""
-    weight = layer.weight.detach().cpu().double().numpy()
-    curves = scale * weight[..., None] * torch.linspace(0, 1, 2, dtype=torch.float64).numpy()
-    outputs = ("",) if len(weight) == 1 else names_of(None, len(weight), "y")
-    return Edges("Effect of each category", curves, (0.0, 1.0), tuple(inputs), outputs)
+def _outputs(count: int) -> tuple[str, ...]:
+    return ("",) if count == 1 else names_of(None, count, "y")
