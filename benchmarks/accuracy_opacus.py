@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 BATCH, EPOCHS, CLIP = 256, 20, 1.0
 RATES = (0.1, 0.5, 2.0)
+WIDTH = 16  # hidden units at least, also where the KAN has fewer parameters
 
 
 def accuracy(data: Any, width: int, epsilon: float, seed: int, rate: float) -> float:
@@ -46,7 +47,7 @@ def main() -> None:
     torch.set_num_threads(1)
     asked: dict[str, Any] = json.loads(sys.argv[2])
     data = dict(np.load(sys.argv[1]))
-    width = max(2, round(asked["parameters"] / (data["x"].shape[1] + 2)))
+    width = max(WIDTH, round(asked["parameters"] / (data["x"].shape[1] + 2)))
     rows = []
     for epsilon in asked["epsilons"]:
         rates = {rate: accuracy(data, width, epsilon, 0, rate) for rate in RATES}

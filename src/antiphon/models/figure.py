@@ -267,5 +267,5 @@ def _note(shown: int, total: int, what: str, *, by_range: bool = True) -> str:
     if shown == total:
         return ""
     if not by_range:
-        return f": the {shown} of {total} {what} with the largest"
+        return f": the {shown} of {total} {what} with the largest effect"
     return f": the {shown} of {total} {what} with the largest range, in that order"
