@@ -5,8 +5,9 @@
 
 Our estimator with independent noise and with the automatic mechanism, beside logistic regression of
 diffprivlib, Opacus' DP-SGD on an MLP with about as many parameters (at least 16 hidden units), and, not
-private, the same KAN and logistic regression. δ = n^-1.1, add-remove, Poisson batches; every library gets the same public bounds: all
-see the same encoded features. Seeds change noise, batches and the start; the split is the data set's own.
+private, the same KAN and logistic regression. δ = n^-1.1, add-remove, Poisson batches; every library gets
+the same public bounds: all see the same encoded features. Seeds change noise, batches and the start; the
+split is the data set's own.
 
 Opacus has no default learning rate: it gets the best of three, by test accuracy, which favours it. Rows are
 kept as they come: a run that was broken off goes on.

@@ -7,7 +7,7 @@ import pytest
 import antiphon as ap
 from antiphon.accounting import unamplified
 from antiphon.accounting.gaussian import gaussian_epsilon
-from antiphon.certificate import _up
+from antiphon.certificate import round_up
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.events import GaussianRelease
 from antiphon.mechanisms import Independent, NuFTRL, Tree
@@ -120,5 +120,5 @@ def test_what_cannot_be_proved_is_refused():
     ("value", "text"), [(1.00004, "1.001"), (1.0, "1"), (0.99991, "1"), (12.3401, "12.35")]
 )
 def test_printed_bounds_are_rounded_up(value, text):
-    assert _up(value) == text
-    assert float(_up(value)) >= value
+    assert round_up(value) == text
+    assert float(round_up(value)) >= value

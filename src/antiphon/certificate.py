@@ -141,7 +141,7 @@ class Certificate:
     def _lines(self) -> list[tuple[str, str]]:
         neighbours = _RELATIONS[self.relation].format(unit=self.unit)
         lines = [
-            ("guarantee", f"({_up(self.epsilon)}, {self.delta:g})-differential privacy"),
+            ("guarantee", f"({round_up(self.epsilon)}, {self.delta:g})-differential privacy"),
             ("protects", f"{neighbours} ({self.relation})"),
             ("batches", self.sampling),
             ("because", self.theorem),
@@ -155,15 +155,19 @@ class Certificate:
             lines.append(
                 (
                     "any attack",
-                    f"guesses membership right in at most {_up(100 * a.accuracy)} % of cases (50 % is a "
-                    f"coin); finds at most {_up(100 * a.true_positive_at_1_percent)} % of members while "
-                    f"accusing 1 % of others, {_up(100 * a.true_positive_at_01_percent)} % at 0.1 %",
+                    f"guesses membership right in at most {round_up(100 * a.accuracy)} % of cases (50 % is "
+                    f"a coin); finds at most {round_up(100 * a.true_positive_at_1_percent)} % of members "
+                    f"while accusing 1 % of others, {round_up(100 * a.true_positive_at_01_percent)} % at "
+                    "0.1 %",
                 )
             )
         if self.confidence is not None:
             failure = round(1 - self.confidence, 12)
             lines.append(
-                ("confidence", f"Monte Carlo bound, wrong with probability at most {_up(failure)}")
+                (
+                    "confidence",
+                    f"Monte Carlo bound, wrong with probability at most {round_up(failure)}",
+                )
             )
         lines += [("assumes", text) for text in self.assumptions]
         lines.append(("sources", ", ".join(self.references)))
@@ -229,7 +233,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     size = ", ".join(bounds) if bounds else f"at most {plan.clip_norm:g}"
     lines = [
         f"each {plan.unit}'s contribution to a step has norm {size}",
-        f"the number of records, {plan.n}, is public; sums are divided by {plan.expected_batch:g}",
+        f"the number of {plan.unit}s, {plan.n}, is public; sums are divided by {plan.expected_batch:g}",
         "noise is real-valued Gaussian: rounding to floating point is not covered",
         "batches are drawn as stated, independently of the data's values",
     ]
@@ -237,7 +241,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _up(value: float) -> str:
+def round_up(value: float) -> str:
     """Four digits, rounded up: a printed bound is never below the proved one."""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"

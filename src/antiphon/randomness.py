@@ -41,7 +41,7 @@ from torch.autograd.graph import increment_version
 
 from antiphon.errors import PlanError
 
-__all__ = ["Generator"]
+__all__ = ["Generator", "digest_of"]
 
 Tensors = TypeVar("Tensors", Tensor, list[Tensor], tuple[Tensor, ...])
 
@@ -77,6 +77,25 @@ _KINDS = {
     torch.bfloat16: _SINGLE,
     torch.float16: _SINGLE,
 }
+
+
+def digest_of(*parts: Any) -> str:
+    """A hash of texts, numbers and arrays, to key noise by what it is added to.
+
+    Example:
+        >>> digest_of("a", 1.0, torch.zeros(2)) == digest_of("a", 1.0, np.zeros(2, np.float32))
+        True
+    """
+    found = blake2b(digest_size=16)
+    for part in parts:
+        array = part.detach().cpu().numpy() if isinstance(part, Tensor) else part
+        if isinstance(array, np.ndarray) and array.dtype.kind != "O":
+            found.update(f"{array.dtype} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+        else:
+            found.update(repr(array.tolist() if hasattr(array, "tolist") else array).encode())
+        found.update(b";")
+    return found.hexdigest()
 
 
 @final

@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -225,3 +226,34 @@ def test_pandas_is_not_loaded_for_tables_of_other_kinds():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.integers(), max_size=1),
+)
+
+
+@given(st.lists(ODD, min_size=1, max_size=4), ODD)
+def test_no_record_changes_how_another_one_is_encoded(values, record):
+    schema = Schema(
+        (Column("a", (0, 1)), Column("b", categories=(1, 2, 2**60 + 1, "x", "1"))), missing="middle"
+    )
+    tables = [{"a": v, "b": v} for v in (values, [*values, record])]
+    alone, together = (schema.encode(table) for table in tables)
+    assert np.array_equal(alone, together[:-1])
+
+
+def test_columns_with_missing_values_keep_their_large_integers():
+    large = 2**60 + 1
+    schema = Schema((Column("c", categories=(large, 7)),))
+    for column in (
+        pd.array([large, 7, None], dtype="Int64"),
+        pd.Categorical([large, 7, None]),
+    ):
+        encoded = schema.encode(pd.DataFrame({"c": column}))
+        assert encoded.tolist() == [[1, 0], [0, 1], [0, 0]]

@@ -17,6 +17,7 @@ from antiphon.errors import PlanError
 from antiphon.models import TwoLayerKAN
 from antiphon.randomness import Generator
 from antiphon.theory import kan_gd
+from antiphon.theory.kan_gd.algorithm import noise_source
 from antiphon.theory.kan_gd.guarantee import Request, guarantee_of
 
 RADII = {"literal": (1.0, 1.0), "corrected": (1.0, 1.0), "tight": (math.inf, 1.0)}
@@ -101,7 +102,8 @@ def test_each_step_is_the_mean_gradient_with_the_calibrated_noise(calibration):
     start = network()
     found = descend(start, x, y, calibration, steps=1, clip_norm=1e3)
     plain = by_autograd(network(), x, y, 0.5, 1)
-    noise = Generator.seeded(1).spawn("noise").normal(coefs(start), 0)
+    source = noise_source(Generator.seeded(1), found.certificate.plan, 0.5, x, y, start)
+    noise = source.normal(coefs(start), 0)
     scales = [block.noise for block in found.calibration.blocks]
     scales = scales if len(scales) == 2 else 2 * scales
     parts = zip(coefs(found.model), coefs(plain), coefs(start), noise, scales, strict=True)
@@ -342,3 +344,13 @@ def test_acceptance_kan_dpgd_25_images_of_zeros_and_ones():
     plain, clipped, literal = np.array(rows).T
     assert (np.abs(plain - clipped) <= 0.02).all()
     assert (clipped - literal).mean() >= 0.15
+
+
+def test_one_seed_in_two_runs_does_not_share_noise():
+    x, y = sample()
+    sources = {
+        noise_source(Generator.seeded(1), descend(network(), x, y, "clipped", steps=steps).certificate.plan,
+                     0.5, x, labels, network())
+        for steps in (1, 2) for labels in (y, -y)
+    }  # fmt: skip
+    assert len(sources) == 4

@@ -1,7 +1,12 @@
 """Rows by unit."""
 
+import numpy as np
+import pytest
 import torch
 
+from antiphon.errors import PlanError, UnsupportedError
+from antiphon.training import make_private
+from antiphon.training.batches import Rows
 from antiphon.training.units import Units
 
 UNITS = Units(torch.tensor([2, 0, 2, 1, 2]), 3)
@@ -42,3 +47,26 @@ def test_a_missing_number_stays_with_its_unit():
     rows = ROWS.clone()
     rows[0] = float("nan")
     assert torch.isfinite(UNITS.total(UNITS.shares(rows))).all(1).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "users", [[None, "a", "b"], [float("nan"), 1.0, 1.0], np.array([np.nan, 1, 2])]
+)
+def test_examples_without_a_user_are_refused(users):
+    with pytest.raises(PlanError, match="have no user"):
+        Rows(3, users)
+
+
+def test_a_number_and_a_text_are_two_users():
+    assert Rows(3, [1, "1", 1]).count == 2
+
+
+def test_places_do_not_protect_users_who_are_replaced():
+    model = torch.nn.Linear(2, 1)
+    data = (torch.randn(8, 2), torch.randn(8))
+    with pytest.raises(UnsupportedError, match="replacing one"):
+        make_private(
+            model, torch.optim.SGD(model.parameters(), lr=0.1), data, epsilon=1.0, delta=1e-3, epochs=1,
+            batch_size=1, sampling="one-pass", relation="replace-one", user=list("abcdefgh"),
+            mechanism="independent",
+        )  # fmt: skip

@@ -35,12 +35,30 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
             f"the table has columns that the schema does not know: {unknown}. Drop them, or add them to "
             f"the schema, which has {list(names)}."
         )
-    columns = {str(name): np.asarray(table[name]) for name in given}
+    columns = {str(name): _values(table[name]) for name in given}
     if len({len(column) for column in columns.values()}) > 1:
         raise PlanError(
             "the table's columns have different lengths; each row needs a value in each."
         )
     return columns
+
+
+def _values(column: Any) -> Any:
+    """The column as an array in which every value is what it would be without the others."""
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return np.asarray(column)
+    # Lists, and columns that know missing values: NumPy would look for one kind that fits all values, and
+    # turn numbers into texts, or large integers into floats, for the sake of a single one.
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, name):
+            column = getattr(column, name)()
+            break
+    values = list(column)
+    array = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        array[place] = value
+    return array
 
 
 def _names(table: Any) -> Any:

@@ -1,6 +1,7 @@
 """What all private estimators of tables do: declare, plan, certify, then look at the data."""
 
 import secrets
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from antiphon.accounting import calibrate
-from antiphon.certificate import Certificate, certify
+from antiphon.certificate import Certificate, certify, round_up
 from antiphon.checks import positive, whole
 from antiphon.data import Schema
 from antiphon.errors import PlanError
@@ -26,15 +28,18 @@ from antiphon.estimators.settings import batch_for, learning_rate_for
 from antiphon.estimators.targets import AbstractTarget
 from antiphon.events import GaussianRelease
 from antiphon.plan import Plan
-from antiphon.randomness import Generator
+from antiphon.randomness import Generator, digest_of
 from antiphon.relations import Relation
 from antiphon.releases import mu_of_share, private_bounds
+from antiphon.training.batches import Rows
 from antiphon.training.recipe import mechanism_of, sampling_of
 
 __all__ = ["AbstractPrivateEstimator"]
 
 _ROWS = 4096  # that are encoded and predicted at once
 _WHAT = "bounds of the columns"
+_SETTINGS = "all settings were chosen without looking at the records or at results on them"
+_LARGE_DELTA = 0.01
 
 
 class _Data(NamedTuple):
@@ -104,7 +109,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
             The estimator, with ``certificate_`` and ``plan_``.
         """
         data = self._checked(X, y, reset=True)
-        units = len(data.y) if user is None else len(np.unique(_users(user, data.y)))
+        units = Rows(len(data.y), user).count
         schema = schema_for(data.columns, self.bounds, self.categories, self.missing)
         needed = len(schema.unbounded) + self._target_column()
         if needed and user is not None:
@@ -118,11 +123,19 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         schema, found = self._with_bounds(schema, data, certificate, seed)
         target = self._target(data.y, found)
         model = self._start(schema, target.outputs, seed)
-        rate = self.learning_rate or learning_rate_for(certificate.plan, _is_classifier(self))
+        rate = self.learning_rate
+        if rate is None:
+            rate = learning_rate_for(certificate.plan, _is_classifier(self))
+        x, wanted = self._encoded(schema, data.table), target.encode(data.y)
+        if seed is not None:
+            # One seed in several fits, as in a grid search, must not put the same noise on other gradients.
+            run = (seed, certificate.plan.hash, rate, self.radius)
+            what = digest_of(*run, x, wanted, user, *model.parameters())
+            seed = int(what, 16)
         trained, certificate = fit_model(
             model,
-            self._encoded(schema, data.table),
-            target.encode(data.y),
+            x,
+            wanted,
             target,
             certificate,
             learning_rate=positive("learning_rate", rate),
@@ -130,8 +143,8 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
             radius=self.radius,
             user=user,
         )
-        lines = target.assumptions
-        if is_declared:
+        lines = (*target.assumptions, _SETTINGS)
+        if is_declared or (found is None and not _is_classifier(self)):
             lines += ("bounds and categories were declared without looking at the records",)
         self.schema_, self.target_ = schema, target
         self.model_ = trained.double().eval().requires_grad_(False)
@@ -143,13 +156,16 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """What the network sees: numbers under their names, categories as name=value."""
         check_is_fitted(self)
+        given = None if input_features is None else [str(name) for name in input_features]
+        if given not in (None, list(self.schema_.names)):
+            raise PlanError(f"input_features is {given}; the table had {list(self.schema_.names)}.")
         return np.array(self.schema_.feature_names, dtype=object)
 
     def plot(self, *, most: int = 48) -> Any:
         """The learned functions of the columns, with the guarantee below them."""
         check_is_fitted(self)
         c = self.certificate_
-        caption = f"private: ε = {c.epsilon:.3g}, δ = {c.delta:.2g}, {c.relation}, per {c.unit}"
+        caption = f"private: ε = {round_up(c.epsilon)}, δ = {round_up(c.delta)}, {c.relation}, per {c.unit}"
         drawing: Any = self.model_
         bounds = {c.name: c.bounds for c in self.schema_.columns if c.kind == "number"}
         return drawing.plot(self.schema_.feature_names, caption, bounds=bounds, most=most)
@@ -165,7 +181,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _certificate(self, n: int, columns: int, needed: int, users: bool) -> Certificate:
         """Of the plan, proved before any value of the table is looked at."""
-        delta = n**-1.1 if self.delta is None else self.delta
+        delta = self._delta(n)
         batch = batch_for(n, columns) if self.batch_size is None else self.batch_size
         drawn = sampling_of(self.sampling, n, batch)
         relation = self.relation
@@ -188,6 +204,18 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         plan = replace(plan, mechanism=mechanism_of(self.mechanism, plan))
         plan = calibrate(plan, self.epsilon, delta)
         return certify(plan, delta, epsilon=self.epsilon)
+
+    def _delta(self, n: int) -> float:
+        if self.delta is not None:
+            return self.delta
+        if n**-1.1 > _LARGE_DELTA:
+            warnings.warn(
+                f"δ = {n**-1.1:.2g} of {n} units is large: with that probability anything may be told of "
+                "one of them. Learn from more, or give delta.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return n**-1.1
 
     def _with_bounds(
         self, schema: Schema, data: _Data, certificate: Certificate, seed: int | None
@@ -241,8 +269,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _checked_X(self, X: Any, *, reset: bool) -> Any:
         if self._has_categories():
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            return X
+            return self._checked_frame(X, reset=reset)
         finite = "allow-nan" if self.missing == "middle" else True
         try:
             return validate_data(
@@ -255,11 +282,25 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         except ValueError as error:
             if "could not convert string" in str(error):
+                # Not the original error: it quotes a record.
                 raise PlanError(
-                    f"a column holds texts: {error}. Declare its values from public knowledge, "
+                    "a column holds texts. Declare its values from public knowledge, "
                     "categories={column: [...]}, or leave the column out."
-                ) from error
+                ) from None
             raise
+
+    def _checked_frame(self, X: Any, *, reset: bool) -> Any:
+        """A table with texts, which scikit-learn's checks of arrays would refuse."""
+        if issparse(X) or not hasattr(X, "shape"):
+            raise PlanError(
+                f"a table with categories is a data frame or an array of objects; got {type(X).__name__}."
+            )
+        if not all(isinstance(name, str) for name in getattr(X, "columns", ())):
+            X = X.set_axis([str(name) for name in X.columns], axis=1)
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        if len(X) < (least := 2 if reset else 1):
+            raise PlanError(f"at least {least} records are needed; got {len(X)} sample(s).")
+        return X
 
     def _has_categories(self) -> bool:
         if isinstance(self.bounds, Schema):
@@ -288,12 +329,6 @@ def _parts(table: Any) -> Iterator[Any]:
 
 def _tensor(schema: Schema, table: Any) -> Tensor:
     return torch.as_tensor(schema.encode(table), dtype=torch.float32)
-
-
-def _users(user: Any, y: NDArray[Any]) -> NDArray[Any]:
-    users = column_or_1d(user)
-    check_consistent_length(users, y)
-    return users
 
 
 def _is_classifier(estimator: Any) -> bool:

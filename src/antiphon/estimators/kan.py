@@ -71,8 +71,10 @@ class PrivateKANClassifier(ClassifierMixin, _KAN):  # type: ignore[misc]
         n_iter_: Steps.
 
     Guarantee:
-        ``model_`` with everything predicted from it, ``schema_`` and ``plan_`` together are (ε, δ)-DP as
-        ``certificate_`` says. Scores on the training table are not covered: they look at it again.
+        ``model_``, ``schema_`` and ``plan_`` together, and predictions for records that are public or the
+        recipient's own, are (ε, δ)-DP as ``certificate_`` says. Scores and predictions on the training
+        table look at it again and are not covered. Each fit is a release of its own: fits on the same
+        records add up (`antiphon.Ledger`), also those of a grid search.
 
     Example:
         >>> from sklearn.datasets import load_breast_cancer

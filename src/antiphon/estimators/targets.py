@@ -99,7 +99,7 @@ class Interval(AbstractTarget):
     high: float
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+        if not (np.isfinite(self.high - self.low) and self.low < self.high):
             raise PlanError(
                 f"target_bounds are finite, with low below high; got [{self.low}, {self.high}]."
             )

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
@@ -47,12 +48,7 @@ class Rows:
         if users is None:
             self.count, self.most = length, 1
             return
-        names = np.asarray(users)
-        if names.ndim != 1 or len(names) != length:
-            raise PlanError(
-                f"user names the user of every example: {length} are needed; got shape {names.shape}."
-            )
-        _, of_row = np.unique(names, return_inverse=True)
+        of_row = _numbered(users, length)
         sizes = np.bincount(of_row)
         self.count, self.most = len(sizes), int(sizes.max())
         self._rows = torch.from_numpy(np.argsort(of_row, kind="stable"))
@@ -78,6 +74,34 @@ class Rows:
     def sizes(self, units: Tensor) -> Tensor:
         """How many rows each unit has."""
         return self._sizes[units] if self.users else torch.ones_like(units)
+
+
+def _numbered(users: Any, length: int) -> NDArray[np.int64]:
+    """The number of every row's user, in the order in which they first appear."""
+    # An array would make one kind of all names, and merge 1 with "1".
+    shape = np.shape(users) if hasattr(users, "shape") else (len(users),)
+    if shape != (length,):
+        raise PlanError(
+            f"user names the user of every example: {length} are needed; got shape {shape}."
+        )
+    names = users.tolist() if hasattr(users, "tolist") else list(users)
+    if any(_is_missing(name) for name in names):
+        raise PlanError(
+            "some examples have no user: None or NaN would make one user of all of them. Name every "
+            "example's user, or leave these examples out."
+        )
+    known: dict[Any, int] = {}
+    try:
+        return np.array([known.setdefault(name, len(known)) for name in names], dtype=np.int64)
+    except TypeError as error:
+        raise PlanError(f"users are numbers or texts: {error}.") from error
+
+
+def _is_missing(name: Any) -> bool:
+    try:
+        return name is None or bool(name != name)
+    except (TypeError, ValueError):  # pandas.NA compares to neither True nor False
+        return True
 
 
 @final

@@ -26,6 +26,7 @@ from antiphon.models.fixed_inputs import FixedInputs
 __all__ = ["ClosedForm", "ClosedSums"]
 
 _Array = NDArray[Any]
+_MARGIN = 25  # roundings by which examples are clipped below the bound, so that none is longer
 _CHUNK = 4096  # rows whose sums are taken in the model's precision; sums of those, in double
 
 
@@ -63,8 +64,8 @@ class ClosedForm:
         y: Labels, -1 or +1.
 
     Guarantee:
-        With a clip norm, no example's contribution to (first, second) together is longer, up to rounding
-        (norms are those of the trained layers, exact in real arithmetic). An example whose inputs, loss or
+        With a clip norm, no example's contribution to (first, second) together is longer: examples are
+        clipped a little below it, which makes up for rounding. An example whose inputs, loss or
         gradient are not finite contributes zero.
 
     Example:
@@ -127,7 +128,7 @@ class ClosedForm:
         every: Any = slice(None) if rows is None else rows
         of = [part[every] for part in (self.signs, self.inputs.void, self.inputs.squares)]
         sizes = (
-            float(clip_norm),
+            float(clip_norm) * (1 - _MARGIN * float(np.finfo(u.dtype).eps)),
             math.sqrt(m),
             1.0 / self.inputs.d if model.first.coef.requires_grad else 0.0,
             model.second.coef.requires_grad,

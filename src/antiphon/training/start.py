@@ -11,13 +11,14 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from antiphon.certificate import Certificate
-from antiphon.errors import PlanError, StateError
+from antiphon.errors import PlanError, StateError, UnsupportedError
 from antiphon.events import Event
 from antiphon.ledger import Ledger
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.plan import Plan
 from antiphon.randomness import Generator
-from antiphon.sampling import AbstractSampling, Draws
+from antiphon.relations import Relation
+from antiphon.sampling import AbstractSampling, Draws, OnePass, Recorded
 from antiphon.training.batches import Batches, Rows, as_dataset
 from antiphon.training.bounds import Bounds
 from antiphon.training.buffer import Buffer
@@ -178,6 +179,7 @@ def make_private(
                 tight=tight,
             )
         _check_size(recipe.plan, rows)
+        _check_places(recipe.plan)
     team.check_same(
         {
             "the trained parameters": [
@@ -322,12 +324,13 @@ def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:
     ]
     if certificate.unit == "user":
         lines.append(
-            "every example of a user is under that user's name, and batches keep the order of their rows"
+            "every example of a user is under that user's name, no two users share a name, and batches "
+            "keep the order of their rows"
         )
     if is_seeded:
         lines.append(
             "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
-            "for those who do not know the seed"
+            "for those who know neither the seed nor any other result drawn with it"
         )
     new = (line for line in lines if line not in certificate.assumptions)
     return replace(certificate, assumptions=(*certificate.assumptions, *new))
@@ -356,6 +359,17 @@ def _check_size(plan: Plan, rows: Rows) -> None:
         raise PlanError(
             f"the plan is for {plan.n} units and the data has {rows.count}; {plan.sampling} gives batches "
             "by row, so they must be equal."
+        )
+
+
+def _check_places(plan: Plan) -> None:
+    """Users have no place of their own: who replaces one may move all others to other batches."""
+    is_placed = isinstance(plan.sampling, OnePass | Recorded)
+    if plan.unit == "user" and is_placed and plan.relation is Relation.REPLACE_ONE:
+        raise UnsupportedError(
+            f"{plan.sampling} gives batches by place, and users are numbered as they appear: replacing one "
+            "may move others to other batches, which replace-one does not allow for. Use zero-out, or "
+            "another sampling."
         )
 
 

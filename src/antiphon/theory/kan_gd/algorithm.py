@@ -18,20 +18,21 @@ from antiphon.certificate import Certificate
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
 from antiphon.models import TwoLayerKAN
+from antiphon.plan import Plan
 from antiphon.progress import bar
-from antiphon.randomness import Generator
+from antiphon.randomness import Generator, digest_of
 from antiphon.relations import Relation
 from antiphon.theory.ball import Ball
 from antiphon.theory.kan_gd.calibration import Calibration
 from antiphon.theory.kan_gd.guarantee import Guarantee, Request, guarantee_of
 from antiphon.training.closed_form import ClosedForm
 
-__all__ = ["Average", "Descent", "descend", "gradient_descent"]
+__all__ = ["Average", "Descent", "descend", "gradient_descent", "noise_source"]
 
 Average = Literal["tail", "all"]
 _SEEDED = (
-    "noise comes from a seed: reproducible, not for release; the guarantee holds only for those who do not "
-    "know the seed"
+    "noise comes from a seed: reproducible, not for release; the guarantee holds only for those who know "
+    "neither the seed nor any other result drawn with it"
 )
 _RECORDED = (
     "training losses were recorded beside the run: they are statistics of the data, not covered by this "
@@ -137,12 +138,21 @@ def descend(
     )
     guarantee = guarantee_of(private, request)
     generator = Generator.secure() if seed is None else Generator.seeded(seed)
-    loop = _Loop(form, step_size, request.n, request.radii, guarantee, generator.spawn("noise"))
+    noise = noise_source(generator, guarantee.certificate.plan, step_size, X, y, private)
+    loop = _Loop(form, step_size, request.n, request.radii, guarantee, noise)
     loop.run(steps, average, history, callback)
     lines = (_SEEDED,) * (seed is not None) + (_RECORDED,) * history
     known = guarantee.certificate
     certificate = replace(known, assumptions=(*known.assumptions, *lines))
     return loop.result(certificate, guarantee.calibration)
+
+
+def noise_source(
+    generator: Generator, plan: Plan, step_size: float, X: Any, y: Any, model: TwoLayerKAN
+) -> Generator:
+    """The noise of one run and of no other: one seed in several would put the same on other gradients."""
+    what = digest_of(plan.hash, step_size, X, y, *model.parameters())
+    return generator.spawn(f"noise {what}")
 
 
 def gradient_descent(
