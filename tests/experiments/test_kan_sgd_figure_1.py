@@ -1,4 +1,5 @@
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ from antiphon.experiments.kan_sgd_figure_1 import Config, configs, plot, run, su
 from antiphon.experiments.learning import calibrated
 from antiphon.mechanisms import LambdaCGD
 
-TINY = Config("synthetic", 8.0, 0.5, 2.0, steps=4, rate=1.0, n=100, width=4)
+TINY = Config("synthetic", 8.0, 0.5, 2.0, steps=4, rate=1.0, n=100)
 
 
 def test_the_noise_of_a_run_is_the_certified_one():
     (row,) = run(TINY)
     plan = ap.Plan(n=100, sampling=ap.Poisson(1.0), steps=4, mechanism=LambdaCGD(0.5))
-    assert row["noise_multiplier"] == ap.calibrate(plan, 8.0, 1e-5).noise_multiplier
+    assert row["noise_multiplier"] == ap.calibrate(plan, 8.0, TINY.delta).noise_multiplier
     assert row["steps"] == 4
     assert calibrated(plan, 8.0, 1e-5).epsilon <= 8.0
 
@@ -30,14 +31,14 @@ def test_equal_configurations_give_equal_rows_and_other_seeds_others():
 def test_a_calibration_serves_data_of_every_size_without_a_second_search(monkeypatch):
     plan = ap.Plan(n=100, sampling=ap.Poisson(1.0), steps=4, mechanism=LambdaCGD(0.5))
     first = calibrated(plan, 2.0, 1e-5)
-    monkeypatch.setattr("antiphon.experiments.learning.calibrate", None)
+    monkeypatch.setattr(sys.modules["antiphon.accounting.calibrate"], "_found", None)
     second = calibrated(dataclasses.replace(plan, n=300, clip_norm=0.1), 2.0, 1e-5)
     assert second.plan.noise_multiplier == first.plan.noise_multiplier
     assert (second.plan.n, second.plan.clip_norm) == (300, 0.1)
 
 
 def test_with_hardly_any_noise_and_enough_steps_the_data_are_learnt():
-    (row,) = run(Config("synthetic", None, 0.0, 1.0, steps=300, rate=0.1, n=2000, width=8))
+    (row,) = run(Config("synthetic", None, 0.0, 24.0, steps=300, rate=0.1, n=2000))
     assert row["noise_multiplier"] == 1e-3
     assert row["accuracy"] > row["majority"] + 0.04
 
@@ -51,16 +52,20 @@ def test_the_full_preset_has_the_seeds_and_points_of_the_plan():
     assert seeds == {"synthetic": 10, "mnist": 4}
 
 
-def test_the_figure_shows_the_best_learning_rate_of_each_point():
-    base = {"data": "adult", "seed": 0, "steps": 1, "majority": 0.7, "noise_multiplier": 1.0}
+def test_the_figure_has_a_row_for_each_learning_rate():
+    base = {"seed": 0, "steps": 1, "majority": 0.7, "noise_multiplier": 1.0, "epsilon": 1.0}
     rows = [
-        base | {"epsilon": 1.0, "lam": lam, "learning_rate": rate, "accuracy": rate / 10 + lam}
+        base | {"data": data, "lam": lam, "learning_rate": rate, "accuracy": rate / 10 + lam}
+        for data in ("adult", "mnist")
         for lam in (0.5, 0.0)
-        for rate in (1.0, 4.0)
+        for rate in (4.0, 1.0)
     ]
-    assert len(summary(rows)) == 4
-    (axes,) = plot(rows).axes
-    line = axes.containers[0].lines[0]
+    assert len(summary(rows)) == 8
+    axes = plot(rows).axes
+    assert [a.get_title() for a in axes[:2]] == [
+        f"{d}, learning rate 1" for d in ("adult", "mnist")
+    ]
+    line = axes[2].containers[0].lines[0]
     assert line.get_xdata().tolist() == [0.0, 0.5]
     assert line.get_ydata().tolist() == pytest.approx([0.4, 0.9])
 

@@ -13,15 +13,18 @@ __all__ = ["COLOURS", "finish", "panels"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def panels(count: int, title: str = "") -> "tuple[Figure, Sequence[Axes]]":
-    """A figure, bound to no window, with panels side by side."""
+def panels(count: int, title: str = "", rows: int = 1) -> "tuple[Figure, Sequence[Axes]]":
+    """A figure, bound to no window, with panels side by side in one or several rows."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.6 * count, 4.2), layout="constrained")
-    axes = figure.subplots(1, count, squeeze=False)[0]
+    columns = -(-count // rows)
+    figure = Figure(figsize=(4.6 * columns, 4.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
+    for place in axes[count:]:
+        place.set_visible(False)
     if title:
         figure.suptitle(title, fontsize=10, color="0.35")
-    return figure, axes
+    return figure, axes[:count]
 
 
 def finish(axes: "Axes", **labels: Any) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from antiphon import cache
 from antiphon.accounting import calibrate
 from antiphon.certificate import Certificate, certify
 from antiphon.mechanisms import Independent
@@ -19,7 +18,6 @@ __all__ = ["accuracy", "calibrated", "hardly_noised", "train_privately"]
 Loss = Callable[[Tensor, Tensor], Tensor]  # outputs and labels to the loss of each example
 
 _ANY_DELTA = 1e-5
-_ANY_SIZE = 10**6
 _HARDLY = 1e-3
 _CHUNK = 2000  # examples that are scored at once
 
@@ -27,15 +25,10 @@ _CHUNK = 2000  # examples that are scored at once
 def calibrated(plan: Plan, epsilon: float, delta: float) -> Certificate:
     """The certificate of the plan with the least noise for (ε, δ).
 
-    The noise is kept on disk, for it may take minutes to find. Where a record's steps depend on its own
-    coins alone, it is the same for data of every size, and found once.
+    Noise that takes minutes to find is kept on disk; where a record's steps depend on its own coins alone,
+    for data of every size.
     """
-    same = replace(plan, n=_ANY_SIZE, clip_norm=1.0) if plan.sampling.own_coin else plan
-    key = {"plan": same.hash, "epsilon": epsilon, "delta": delta}
-    noise = cache.remembered(
-        "calibrations", key, lambda: {"noise": calibrate(same, epsilon, delta).noise_multiplier}
-    )["noise"]
-    return certify(plan.with_noise(noise), delta)
+    return certify(calibrate(plan, epsilon, delta), delta, epsilon=epsilon)
 
 
 def hardly_noised(plan: Plan) -> Certificate:
