@@ -280,8 +280,8 @@ def clipped_calibration(
 def allowed_mu(epsilon: float, delta: float) -> float:
     """The largest μ for (ε, δ), but for one part in 10¹².
 
-    Noise made from it goes through products and roots, and is accounted for from their rounded results: that
-    must not give more than ε.
+    Noise made from it goes through products and roots, and is accounted for from their rounded results:
+    that must not give more than ε.
     """
     return gaussian_mu(epsilon, delta) * (1 - _ROUNDING)
 
