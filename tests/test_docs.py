@@ -14,7 +14,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
     re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S),
     ids=str.__len__,
 )
-def test_the_readme_runs_as_it_stands(code, capsys):
+def test_the_readme_runs_as_it_stands(code, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
     if "print(" in code:
         assert "differential privacy" in capsys.readouterr().out
@@ -28,6 +29,16 @@ def test_the_page_on_training_runs_as_it_stands(tmp_path, monkeypatch, capsys):
             exec(compile(code, "training.md", "exec"), names)
     assert "differential privacy" in capsys.readouterr().out
     assert (tmp_path / "model.safetensors").exists()
+
+
+def test_the_page_on_estimators_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page, names = (ROOT / "docs" / "estimators.md").read_text(), {}
+    for code in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(code, "estimators.md", "exec"), names)
+    shown = capsys.readouterr().out
+    assert "differential privacy" in shown and float(shown.splitlines()[-1]) > 0.5
+    assert (tmp_path / "effects.png").exists()
 
 
 def test_the_page_on_auditing_runs_as_it_stands(capsys):

@@ -7,24 +7,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "finish", "panels"]
+__all__ = ["COLOURS", "finish", "grid", "panels"]
 
 # They stay apart for readers who see few colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
-def panels(count: int, title: str = "", rows: int = 1) -> "tuple[Figure, Sequence[Axes]]":
-    """A figure, bound to no window, with panels side by side in one or several rows."""
+def panels(count: int, title: str = "") -> "tuple[Figure, Sequence[Axes]]":
+    """A figure, bound to no window, with panels side by side."""
+    figure, (axes,) = grid(1, count, title)
+    return figure, axes
+
+
+def grid(
+    rows: int, columns: int, title: str = "", width: float = 4.6
+) -> "tuple[Figure, Sequence[Sequence[Axes]]]":
+    """The same with several rows of panels, each of a width in inches."""
     from matplotlib.figure import Figure
 
-    columns = -(-count // rows)
-    figure = Figure(figsize=(4.6 * columns, 4.2 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flatten().tolist()
-    for place in axes[count:]:
-        place.set_visible(False)
+    figure = Figure(figsize=(width * columns, 4.2 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
     if title:
         figure.suptitle(title, fontsize=10, color="0.35")
-    return figure, axes[:count]
+    return figure, [list(row) for row in axes]
 
 
 def finish(axes: "Axes", **labels: Any) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from antiphon.data import Dataset, load, synthetic_logistic
 from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, panels
+from antiphon.experiments.drawing import COLOURS, finish, grid
 from antiphon.experiments.learning import accuracy, calibrated, hardly_noised, train_privately
 from antiphon.mechanisms import LambdaCGD
 from antiphon.models import TableKAN
@@ -145,8 +145,9 @@ def plot(rows: Sequence[Row]) -> "Figure":
     means = sorted(summary(rows), key=lambda row: row["learning_rate"])
     sets = grouped(means, ["learning_rate", "data"])
     rates = len({rate for rate, _ in sets})
-    figure, axes = panels(len(sets), f"{rows[0]['steps']} steps, certified noise", rates)
-    for place, ((rate, name), found) in zip(axes, sets.items(), strict=True):
+    figure, axes = grid(rates, len(sets) // rates, f"{rows[0]['steps']} steps, certified noise")
+    places = (place for row in axes for place in row)
+    for place, ((rate, name), found) in zip(places, sets.items(), strict=True):
         _panel(place, found)
         title = f"{name}, learning rate {rate:g}"
         finish(place, title=title, xlabel="λ", ylabel="test accuracy")

@@ -25,11 +25,14 @@ from antiphon.theory.kan_gd.problem import Problem, sensitivities
 __all__ = [
     "Block",
     "Calibration",
+    "allowed_mu",
     "clipped_calibration",
     "corrected_calibration",
     "theorem_4_14_calibration",
     "tight_calibration",
 ]
+
+_ROUNDING = 1e-12
 
 
 @final
@@ -222,7 +225,7 @@ def tight_calibration(
         >>> [round(b.noise, 5) for b in noise.blocks], round(noise.epsilon, 9)
         ([0.00631, 0.00182], 2.0)
     """
-    mu = gaussian_mu(epsilon, delta - layer.reserve)
+    mu = allowed_mu(epsilon, delta - layer.reserve)
     first, second = sensitivities(problem, layer, radius)
     if split == "equal":
         ratio = math.sqrt(2 * problem.steps) / mu
@@ -269,9 +272,18 @@ def clipped_calibration(
     """
     relation = Relation.of(relation)
     sensitivity = relation.amplitude * positive("clip_norm", clip_norm) / problem.n
-    noise = sensitivity * math.sqrt(problem.steps) / gaussian_mu(epsilon, delta)
+    noise = sensitivity * math.sqrt(problem.steps) / allowed_mu(epsilon, delta)
     block = Block("both layers", sum(problem.sizes), sensitivity, noise)
     return Calibration("clipped", (block,), problem.steps, epsilon, delta, relation=relation)
+
+
+def allowed_mu(epsilon: float, delta: float) -> float:
+    """The largest μ for (ε, δ), but for one part in 10¹².
+
+    Noise made from it goes through products and roots, and is accounted for from their rounded results:
+    that must not give more than ε.
+    """
+    return gaussian_mu(epsilon, delta) * (1 - _ROUNDING)
 
 
 def _blocks(

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, final
 
 from antiphon import plan as plans
-from antiphon.accounting.gaussian import gaussian_mu
 from antiphon.certificate import Certificate, certify
 from antiphon.checks import positive
 from antiphon.errors import PlanError
@@ -17,6 +16,7 @@ from antiphon.sampling import FullBatch
 from antiphon.theory.kan_gd.calibration import (
     Block,
     Calibration,
+    allowed_mu,
     corrected_calibration,
     theorem_4_14_calibration,
     tight_calibration,
@@ -208,7 +208,7 @@ def _tight(model: TwoLayerKAN, request: Request) -> Calibration:
         return tight_calibration(problem, epsilon, delta, layer, radius, split=split)
     (only,) = trained
     sensitivity = sensitivities(problem, layer, radius)[only]
-    noise = sensitivity * math.sqrt(request.steps) / gaussian_mu(epsilon, delta)
+    noise = sensitivity * math.sqrt(request.steps) / allowed_mu(epsilon, delta)
     block = Block(_LAYERS[only], problem.sizes[only], sensitivity, noise)
     return Calibration(f"tight, {_LAYERS[only]} only", (block,), request.steps, epsilon, delta)
 
@@ -217,7 +217,7 @@ def _clipped(model: TwoLayerKAN, request: Request) -> Calibration:
     """As `clipped_calibration`, for any splines and any trained layers."""
     relation = Relation.of(request.relation)
     sensitivity = relation.amplitude * positive("clip_norm", request.clip_norm) / request.n
-    noise = sensitivity * math.sqrt(request.steps) / gaussian_mu(request.epsilon, request.delta)
+    noise = sensitivity * math.sqrt(request.steps) / allowed_mu(request.epsilon, request.delta)
     sizes = [layer.coef.numel() for layer in (model.first, model.second)]
     block = Block("trained layers", sum(sizes[i] for i in _trained(model)), sensitivity, noise)
     steps, epsilon, delta = request.steps, request.epsilon, request.delta
