@@ -221,6 +221,15 @@ def test_missing_numbers_go_to_the_middle_if_told_so():
     assert np.array_equal(model.predict_proba(holes), model.predict_proba(middle))
 
 
+def test_a_schema_says_itself_what_missing_numbers_do():
+    holes = X.copy()
+    holes[::5, 0] = np.nan
+    schema = Schema(tuple(Column(name, (-1, 1)) for name in "abc"), missing="middle")
+    quick(bounds=schema).fit(holes, Y)
+    with pytest.raises(ValueError, match="NaN"):
+        quick(bounds=Schema(schema.columns), missing="middle").fit(holes, Y)
+
+
 @pytest.mark.parametrize(
     ("options", "y", "words"),
     [

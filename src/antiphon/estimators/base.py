@@ -129,9 +129,8 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         x, wanted = self._encoded(schema, data.table), target.encode(data.y)
         if seed is not None:
             # One seed in several fits, as in a grid search, must not put the same noise on other gradients.
-            run = (seed, certificate.plan.hash, rate, self.radius)
-            what = digest_of(*run, x, wanted, user, *model.parameters())
-            seed = int(what, 16)
+            what = (seed, certificate.plan.hash, rate, self.radius, x, wanted, user)
+            seed = int(digest_of(*what, *model.parameters()), 16)
         trained, certificate = fit_model(
             model,
             x,
@@ -270,7 +269,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _checked_X(self, X: Any, *, reset: bool) -> Any:
         if self._has_categories():
             return self._checked_frame(X, reset=reset)
-        finite = "allow-nan" if self.missing == "middle" else True
+        finite = "allow-nan" if self._allows_missing() else True
         try:
             return validate_data(
                 self,
@@ -302,6 +301,10 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
             raise PlanError(f"at least {least} records are needed; got {len(X)} sample(s).")
         return X
 
+    def _allows_missing(self) -> bool:
+        given = self.bounds.missing if isinstance(self.bounds, Schema) else self.missing
+        return given == "middle"
+
     def _has_categories(self) -> bool:
         if isinstance(self.bounds, Schema):
             return any(column.kind == "category" for column in self.bounds.columns)
@@ -314,7 +317,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """No promise on the score of small tables: noise may drown them."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
-        tags.input_tags.allow_nan = self.missing == "middle"
+        tags.input_tags.allow_nan = self._allows_missing()
         tags.input_tags.string = tags.input_tags.categorical = self._has_categories()
         return tags
 

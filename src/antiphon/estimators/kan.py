@@ -57,7 +57,7 @@ class PrivateKANClassifier(ClassifierMixin, _KAN):  # type: ignore[misc]
         learning_rate: Unless given, as large as the noise allows.
         radius: If given, parameters are kept in the ball of this radius around their start, as in
             [KANCorrelated26, Alg. 1].
-        missing: What a missing number does: "raise", or "middle" of its bounds.
+        missing: What a missing number does: "raise", or "middle" of its bounds. A schema says it itself.
         bounds_share: Share of the budget for private bounds, if any are needed.
         random_state: A seed makes all noise reproducible, which the certificate says: not for release.
 
