@@ -9,7 +9,7 @@ process of its own for each variant, after a small run of the same kind has load
 which correlated noise is certified in no time. "torch.func" is DP-SGD written by hand with vmap. "torch
 splines" is the same KAN as others compute it, not private. Peers run in environments of their own,
 
-    python benchmarks/training.py --opacus-python PATH/TO/python --jax-python PATH/TO/python
+    python benchmarks/training.py --opacus-python PATH/TO/python --jax-python PATH/TO/python --out FILE
 
 with their own baseline in the same run; ratios compare. The goals are printed beside the ratios; nothing
 passes or fails here.
@@ -18,6 +18,7 @@ passes or fails here.
 import json
 import math
 import subprocess
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -152,9 +153,9 @@ def memory_of(case: str, batch: int, variant: str) -> float:
     return peak(makers(case, batch, data)[variant])
 
 
-def theirs(script: str, python: str, options: Any) -> list[Row]:
-    command = [python, str(Path(__file__).with_name(script)), "--only", options.only]
-    command += ["--batches", options.batches] + ["--quick"] * options.quick
+def theirs(script: str, python: str, case: str, batch: int, options: Any) -> list[Row]:
+    command = [python, str(Path(__file__).with_name(script)), "--only", case]
+    command += ["--batches", str(batch)] + ["--quick"] * options.quick
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     return [Row(**row) for row in json.loads(run.stdout.splitlines()[-1])]
 
@@ -214,6 +215,7 @@ def main() -> None:
     made.add_argument("--opacus-python", help="python of an environment with opacus")
     made.add_argument("--jax-python", help="python of an environment with jax-privacy")
     made.add_argument("--json", action="store_true")
+    made.add_argument("--out", help="file that keeps rows, so that a run can go on")
     options = made.parse_args()
     torch.set_num_threads(1)
     if options.memory_of:
@@ -221,17 +223,36 @@ def main() -> None:
         print(memory_of(case, int(batch), variant))
         return
     console = Console(stderr=options.json, width=170)
-    found: list[Row] = []
-    for case, batch in track(chosen(options, CASES), "Timing", console=console, transient=True):
-        found += measure(case, batch, options)
-    if options.opacus_python:
-        found += theirs("training_opacus.py", options.opacus_python, options)
-    if options.jax_python:
-        found += theirs("training_jax_privacy.py", options.jax_python, options)
+    found = kept(options.out)
+    libraries: dict[str, Callable[[str, int], list[Row]]] = {
+        "antiphon": lambda case, batch: measure(case, batch, options)
+    }
+    for library, python in (("opacus", options.opacus_python), ("jax-privacy", options.jax_python)):
+        if python:
+            script = f"training_{library.replace('-', '_')}.py"
+            libraries[library] = lambda case, batch, python=python, script=script: theirs(  # type: ignore[misc]
+                script, python, case, batch, options
+            )
+    places = [(library, *place) for library in libraries for place in chosen(options, CASES)]
+    for library, case, batch in track(places, "Timing", console=console, transient=True):
+        if not any((r.library, r.case, r.batch) == (library, case, batch) for r in found):
+            found += libraries[library](case, batch)
+            keep(options.out, found)
     if options.json:
         dump(found)
         return
     show(found, console)
+
+
+def kept(path: str | None) -> list[Row]:
+    """Rows of a run that was broken off."""
+    there = path is not None and Path(path).exists()
+    return [Row(**row) for row in json.loads(Path(path).read_text())] if path and there else []
+
+
+def keep(path: str | None, found: list[Row]) -> None:
+    if path is not None:
+        Path(path).write_text(json.dumps([row._asdict() for row in found]))
 
 
 if __name__ == "__main__":
