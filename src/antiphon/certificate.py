@@ -16,7 +16,7 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
 
-__all__ = ["Attacks", "Certificate", "certify"]
+__all__ = ["Attacks", "Certificate", "certify", "round_up"]
 
 _RELATIONS = {
     Relation.ADD_REMOVE: "one {unit} more or less in the data",

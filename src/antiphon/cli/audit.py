@@ -1,17 +1,17 @@
 """``antiphon audit``: attack real runs of a certified plan."""
 
 import argparse
-import errno
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from antiphon.cli.arguments import check_folder, natural, picture, probability, whole
 
 if TYPE_CHECKING:
     from antiphon.auditing import AuditReport
 
 __all__ = ["add", "run"]
 
-_SUFFIXES = (".png", ".pdf", ".svg")
 _FEWEST = 20  # two-world runs: fewer may leave one of the worlds empty
 
 
@@ -33,19 +33,19 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     parser.add_argument("--quick", action="store_true", help="fewer canaries and runs")
     parser.add_argument(
-        "--delta", metavar="D", type=_probability, help="δ for a plan without certificate (n^-1.1)"
+        "--delta", metavar="D", type=probability, help="δ for a plan without certificate (n^-1.1)"
     )
     parser.add_argument(
         "--runs", metavar="N", type=_runs, help="two-world runs (as many as fit); 0 leaves them out"
     )
     parser.add_argument(
-        "--seed", metavar="S", type=_natural, default=0, help="of coins, noise and batches (0)"
+        "--seed", metavar="S", type=natural, default=0, help="of coins, noise and batches (0)"
     )
     parser.add_argument(
-        "--jobs", metavar="N", type=_positive, default=1, help="processes for two-world runs (1)"
+        "--jobs", metavar="N", type=whole, default=1, help="processes for two-world runs (1)"
     )
     parser.add_argument(
-        "--figure", metavar="FILE", type=_picture, help="draw the audit: .png, .pdf or .svg"
+        "--figure", metavar="FILE", type=picture, help="draw the audit: .png, .pdf or .svg"
     )
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run)
@@ -53,7 +53,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 
 def run(options: argparse.Namespace) -> int:
     """Audit the target. The exit code is 1 if its certificate is refuted."""
-    _check_folder(options.figure)
+    check_folder(options.figure)
     from antiphon.auditing import audit
     from antiphon.cli.target import read
 
@@ -85,42 +85,7 @@ def _show(report: "AuditReport", options: argparse.Namespace) -> None:
     Console().print(report)
 
 
-def _check_folder(figure: Path | None) -> None:
-    """Before minutes are spent: is there a place for the figure?"""
-    if figure is not None and not figure.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "no such folder", str(figure.parent))
-
-
-def _natural(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    if (value := _natural(text)) < 1:
-        raise argparse.ArgumentTypeError("at least 1 is needed")
-    return value
-
-
 def _runs(text: str) -> int:
-    if 0 < (value := _natural(text)) < _FEWEST:
+    if 0 < (value := natural(text)) < _FEWEST:
         raise argparse.ArgumentTypeError(f"0, or at least {_FEWEST}: fewer prove nothing")
     return value
-
-
-def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number strictly between 0 and 1")
-    return value
-
-
-def _picture(text: str) -> Path:
-    path = Path(text)
-    if path.suffix.lower() not in _SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{text!r} does not end in {', '.join(_SUFFIXES)}")
-    return path

@@ -220,9 +220,11 @@ class _Dots:
 
     @property
     def height(self) -> float:
+        """In inches."""
         return 0.18 * len(self.kept) + 0.9
 
     def draw(self, part: Any) -> None:
+        """All dots of the kept columns."""
         ax = part.subplots()
         places = np.arange(len(self.kept))[::-1]
         ax.axvline(0.0, color="0.85", linewidth=0.8)
