@@ -5,10 +5,12 @@
 >>> schema.encode([[25, "m"], [200, "f"]]).tolist()
 [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0]]
 
-`load` knows some public data sets by name; `synthetic_logistic` and `separable_additive` draw new ones.
+`read_table` reads tables from files; `load` knows some public data sets by name; `synthetic_logistic` and
+`separable_additive` draw new ones.
 """
 
 from antiphon.data.dataset import Dataset
+from antiphon.data.files import columns_of_file, read_table, split_target
 from antiphon.data.generators import (
     HatSum,
     additive_score,
@@ -24,8 +26,11 @@ __all__ = [
     "HatSum",
     "Schema",
     "additive_score",
+    "columns_of_file",
     "datasets",
     "load",
+    "read_table",
     "separable_additive",
+    "split_target",
     "synthetic_logistic",
 ]

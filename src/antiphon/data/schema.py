@@ -1,7 +1,7 @@
 """Which columns a table has, between which public bounds, and how it becomes numbers in [-1, 1]."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any, final
@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.data.tables import columns_of, numbers_of, plain
+from antiphon.data.tables import columns_of, number_in, numbers_of, plain
 from antiphon.data.toml import read_toml, write_toml
 from antiphon.errors import PlanError
 
@@ -25,7 +25,8 @@ class Column:
         name: Its name.
         bounds: Lowest and highest value of a number; None while they are unknown.
         categories: The values that a category may have, in the order of their features; None for a
-            number.
+            number. A text in the table is found among texts as it stands, and else among numbers as the
+            number that it writes: a CSV cell "1" is the category 1.
     """
 
     name: str
@@ -190,11 +191,11 @@ class Schema:
         return np.where(is_missing, 0.0, scaled)[:, None]
 
     def _one_hot(self, column: Column, values: Any) -> NDArray[np.float64]:
-        places = {value: place for place, value in enumerate(column.categories)}
-        found = np.array([places.get(plain(value), -1) for value in values], dtype=np.int64)
+        place = _places(column.categories)
+        found = np.array([place(plain(value)) for value in values], dtype=np.int64)
         if self.outside == "raise" and (found < 0).any():
             raise PlanError(_outside(column.name, f"the declared categories {column.categories}"))
-        return (found[:, None] == np.arange(len(places))).astype(np.float64)
+        return (found[:, None] == np.arange(len(column.categories))).astype(np.float64)
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str]) -> "Schema":
@@ -223,6 +224,22 @@ class Schema:
         bounds = {c.name: c.bounds for c in self.columns if c.bounds is not None}
         categories = {c.name: c.categories for c in self.columns if c.categories is not None}
         write_toml(path, {**top, "bounds": bounds, "categories": categories})
+
+
+def _places(categories: Sequence[Any]) -> Callable[[Any], int]:
+    """The place of a value among the categories, -1 if it has none; each value by itself.
+
+    A text that is no declared category is looked up as a number: cells of a CSV file are texts.
+    """
+    places = {value: place for place, value in enumerate(categories)}
+    has_numbers = not all(isinstance(value, str) for value in categories)
+
+    def place(value: Any) -> int:
+        if value not in places and has_numbers and isinstance(value, str):
+            value = number_in(value)
+        return places.get(value, -1)
+
+    return place
 
 
 def _outside(name: str, declared: str) -> str:

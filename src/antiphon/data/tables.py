@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from antiphon.errors import PlanError
 
-__all__ = ["columns_of", "numbers_of", "plain"]
+__all__ = ["columns_of", "number_in", "numbers_of", "plain"]
 
 
 def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -91,7 +91,11 @@ def _is_row(row: Any) -> bool:
 
 
 def numbers_of(values: Any) -> NDArray[np.float64]:
-    """The values as float64; NaN where one is missing or is not a number."""
+    """The values as float64; NaN where one is missing or is not a number.
+
+    Texts are numbers if Python reads them as such: "1.5", " 2 ", "1e3", "inf". An empty text, a decimal
+    comma or anything else is not. Every value is read by itself.
+    """
     array = np.asarray(values)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64)
@@ -105,6 +109,16 @@ def _number(value: Any) -> float:
         return float("inf") if value > 0 else float("-inf")
     except (TypeError, ValueError):
         return float("nan")
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text writes, whole ones with all their digits; None if it writes none."""
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
 
 
 def plain(value: Any) -> Any:
