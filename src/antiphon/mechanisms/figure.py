@@ -13,7 +13,7 @@ from antiphon.participation import AbstractParticipation
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["figure"]
+__all__ = ["figure", "last_row"]
 
 
 def figure(
@@ -39,7 +39,7 @@ def figure(
     for (name, mechanism), style in zip(mechanisms.items(), styles, strict=True):
         # The trees' errors jump at every step: drawn thin, they do not hide the others.
         style["linewidth"] = 1.8 if isinstance(mechanism, AbstractToeplitz) else 0.9
-        taken_back = -_last_row(mechanism, T)[1:]
+        taken_back = -last_row(mechanism, T)[1:]
         shown = taken_back > 1e-7
         if shown.any():
             marker = "o" if shown.sum() == 1 else ""
@@ -69,7 +69,7 @@ def figure(
     return picture
 
 
-def _last_row(mechanism: AbstractMechanism, T: int) -> Vector:
+def last_row(mechanism: AbstractMechanism, T: int) -> Vector:
     """The last row of C⁻¹, newest step first."""
     if isinstance(mechanism, AbstractToeplitz):
         return mechanism.inverse_column(T)

@@ -119,20 +119,40 @@ class TableKAN(nn.Module):
             >>> len(model.plot(["age", "sex=f", "sex=m"], bounds={"age": (0, 100)}).axes)
             2
         """
+        drawn = self.functions(names, bounds=bounds)
+        return draw(drawn, caption, most, together=not self.further)
+
+    def functions(
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        bounds: Mapping[str, tuple[float, float]] | None = None,
+    ) -> "list[Edges | Levels]":
+        """The learned functions as numbers, layer by layer: what `plot` draws.
+
+        Args:
+            names: Of the features, indicators too.
+            bounds: What -1 and 1 stand for in the numbers with these names.
+
+        Example:
+            >>> numbers, categories = TableKAN([True, False, False], columns=2, outputs=1).functions()
+            >>> numbers.inputs, categories.inputs
+            (('x1',), ('x2', 'x3'))
+        """
         features = names_of(names, len(self.numbers) + len(self.indicators))
-        drawn: list[Edges | Levels] = []
+        found: list[Edges | Levels] = []
         if self.splines is not None:
-            drawn.append(self._of_numbers(self.splines, features, bounds or {}))
+            found.append(self._of_numbers(self.splines, features, bounds or {}))
         if self.weights is not None:
             inputs = tuple(features[i] for i in self.indicators.tolist())
             values = self.weights.weight.detach().cpu().double().numpy() / math.sqrt(self.columns)
-            drawn.append(Levels("Effect of each category", values, inputs, _outputs(len(values))))
+            found.append(Levels("Effect of each category", values, inputs, _outputs(len(values))))
         for depth, layer in enumerate(self.further, start=2):
             hidden = [f"tanh u{i + 1}" for i in range(layer.in_features)]
             factor = 1 / math.sqrt(layer.in_features)
             outputs = _outputs(layer.out_features)
-            drawn.append(edges(layer, f"Layer {depth}", hidden, outputs, factor))
-        return draw(drawn, caption, most, together=not self.further)
+            found.append(edges(layer, f"Layer {depth}", hidden, outputs, factor))
+        return found
 
     def _of_numbers(
         self, layer: KANLayer, features: Sequence[str], bounds: Mapping[str, tuple[float, float]]
