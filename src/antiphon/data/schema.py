@@ -58,6 +58,15 @@ class Column:
             return (self.name,)
         return tuple(f"{self.name}={value}" for value in self.categories)
 
+    def matched(self, values: Iterable[Any]) -> NDArray[np.object_]:
+        """Each value as the declared category that it is; what is none of them stays as it is."""
+        place = _places(self.categories)
+        found = [(value, place(plain(value))) for value in values]
+        matched = np.empty(len(found), dtype=object)
+        for row, (value, at) in enumerate(found):
+            matched[row] = value if at < 0 else self.categories[at]
+        return matched
+
 
 @final
 @dataclass(frozen=True)
@@ -217,6 +226,11 @@ class Schema:
             )
         columns = tuple(Column(name, bounds.get(name), categories.get(name)) for name in names)
         return cls(columns, **values)
+
+    @staticmethod
+    def lists_columns(path: str | PathLike[str]) -> bool:
+        """Whether the file says which columns there are, or only what is known of some."""
+        return "columns" in read_toml(path)
 
     def to_toml(self, path: str | PathLike[str]) -> None:
         """Write what `from_toml` reads."""

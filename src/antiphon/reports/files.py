@@ -1,7 +1,6 @@
 """Reports on disk."""
 
 import json
-import os
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from antiphon.certificate import Certificate
 from antiphon.errors import AntiphonError, DataError
 from antiphon.reports.contents import FORMAT, KIND
 from antiphon.reports.pages import as_json, page
+from antiphon.writing import write_whole
 
 __all__ = ["read", "write"]
 
@@ -47,12 +47,7 @@ def write(report: dict[str, Any], folder: str | PathLike[str]) -> None:
     home = Path(folder)
     home.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        part = home / f".{name}.{os.getpid()}.part"
-        try:
-            part.write_text(text, encoding="utf-8", newline="\n")
-            os.replace(part, home / name)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(home / name, text)
 
 
 def read(path: str | PathLike[str]) -> dict[str, Any]:

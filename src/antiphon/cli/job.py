@@ -1,0 +1,191 @@
+"""One training from a table to a folder: hold out, fit, score, describe, write; resumable in between."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon import estimators, reports
+from antiphon.cli import scoring
+from antiphon.cli.asked import Asked
+from antiphon.cli.material import Material, collect
+from antiphon.cli.run_folder import RunFolder
+from antiphon.errors import AntiphonError, DataError, PlanError
+from antiphon.events import GaussianRelease
+from antiphon.ledger import Ledger
+from antiphon.releases import mu_of_share
+from antiphon.writing import write_whole
+
+__all__ = ["Result", "train"]
+
+_SCORE_SHARE = 0.05  # of the budget, for a noisy score
+_POINTS = 40  # of a learning curve
+_CLASSES = {
+    ("kan", "classification"): "PrivateKANClassifier",
+    ("kan", "regression"): "PrivateKANRegressor",
+    ("mlp", "classification"): "PrivateMLPClassifier",
+    ("mlp", "regression"): "PrivateMLPRegressor",
+    ("logistic", "classification"): "PrivateLogisticRegression",
+}
+
+
+@final
+class Result(NamedTuple):
+    """What a training has left.
+
+    Attributes:
+        folder: Of the files.
+        estimator: Fitted.
+        report: All that stands on the page.
+    """
+
+    folder: Path
+    estimator: Any
+    report: dict[str, Any]
+
+
+def train(asked: Asked | None, out: Path, tell: Callable[[str], None]) -> Result:
+    """Train as asked, in a new folder; or go on with the run that is there.
+
+    Args:
+        asked: None resumes the run in ``out``.
+        out: The folder.
+        tell: Is given remarks for the user.
+
+    Guarantee:
+        What is in the folder when this returns may be shown: weights, certificate, page. What was secret is
+        removed. If it fails before anything was released, the folder is as it was.
+    """
+    material = None if asked is None else collect(asked)  # errors leave no folder behind
+    folder = RunFolder.open(out) if asked is None else RunFolder.create(out, asked)
+    try:
+        result = _Job(folder, material or collect(folder.asked), tell).run()
+    except BaseException:
+        if folder.has_begun:
+            folder.close()
+        elif not folder.is_resumed:
+            folder.discard()
+        raise
+    folder.finish()
+    return result
+
+
+class _Job:
+    """The steps of one training."""
+
+    def __init__(self, folder: RunFolder, material: Material, tell: Callable[[str], None]) -> None:
+        self.folder, self.asked, self.material = folder, folder.asked, material
+        for note in material.notes:
+            tell(note)
+
+    def run(self) -> Result:
+        """Everything, in an order in which each step can be repeated after a crash."""
+        m, generator = self.material, self.folder.generator
+        kept = _coins(m, self.asked.evaluate, generator.spawn("held out"))
+        units = (
+            len(np.unique(m.users[kept].astype(str))) if m.users is not None else int(kept.sum())
+        )
+        delta = units**-1.1 if self.asked.delta is None else self.asked.delta
+        estimator, event = self._estimator(delta), self._event(delta)
+        self._fit(estimator, kept, () if event is None else (event,))
+        evaluation = None
+        if m.test is not None:
+            evaluation = scoring.on_public(estimator, *m.test)
+        elif event is not None:
+            # The same key and the same model give the same noisy score: a resumed run tells nothing new.
+            users = None if m.users is None else m.users[~kept]
+            source = generator.spawn("score")
+            evaluation = scoring.on_held_out(
+                estimator, m.X[~kept], m.y[~kept], users, event, source
+            )
+        return self._written(estimator, evaluation)
+
+    def _estimator(self, delta: float) -> Any:
+        m, asked = self.material, self.asked
+        name = _CLASSES.get((asked.model, m.task))
+        if name is None:
+            raise PlanError(
+                f"--model {asked.model} does not do {m.task}: use --model kan or mlp, or another --task."
+            )
+        options: dict[str, Any] = {
+            "epsilon": asked.epsilon,
+            "delta": delta,
+            "bounds": m.schema,
+            "mechanism": asked.mechanism,
+            "random_state": asked.seed,
+        }
+        if m.task == "classification":
+            options["classes"] = m.classes
+        else:
+            options["target_bounds"] = m.target_bounds
+        given = {"steps": asked.steps, "batch_size": asked.batch_size}
+        options |= {key: value for key, value in given.items() if value is not None}
+        return getattr(estimators, name)(**options)
+
+    def _event(self, delta: float) -> GaussianRelease | None:
+        if self.asked.evaluate is None:
+            return None
+        mu = mu_of_share(float(self.asked.epsilon or 0), delta, _SCORE_SHARE)
+        return GaussianRelease(mu, scoring.WHAT[self.material.task])
+
+    def _fit(self, estimator: Any, kept: NDArray[np.bool_], extra: tuple[Any, ...]) -> None:
+        m, asked = self.material, self.asked
+        ledger = None if asked.ledger is None else Ledger(Path(asked.ledger))
+        try:
+            estimator.fit(
+                m.X[kept],
+                m.y[kept],
+                user=None if m.users is None else m.users[kept],
+                extra=extra,
+                checkpoint=self.folder.checkpoint,
+                resume=self.folder.has_begun,
+                callback=None if m.test is None else self._watch,
+                ledger=ledger,
+            )
+        except AntiphonError:
+            raise
+        except ValueError as error:  # of scikit-learn's checks, which quote no record
+            raise DataError(str(error)) from None
+
+    def _watch(self, step: int, estimator: Any) -> None:
+        """A point of the learning curve, on public records."""
+        every = max(1, estimator.plan_.steps // _POINTS)
+        if self.material.test is None or (step % every and step != estimator.plan_.steps):
+            return
+        rows = self.folder.curve()
+        found = scoring.scores(estimator, *self.material.test)
+        rows[step] = {name: value for name, value in found.items() if name != scoring.COMMONEST}
+        self.folder.keep_curve(rows)
+
+    def _written(self, estimator: Any, evaluation: dict[str, Any] | None) -> Result:
+        m, folder = self.material, self.folder
+        found = set(m.schema.unbounded)
+        sources = {
+            name: "private" if name in found else "declared" for name in estimator.schema_.names
+        }
+        report = reports.describe(
+            estimator,
+            table=self.asked.name,
+            target=m.target,
+            bounds_from=sources,
+            learning=[{"step": step, **row} for step, row in sorted(folder.curve().items())],
+            evaluation=evaluation,
+        )
+        estimator.save(folder.path / "model.safetensors")
+        write_whole(folder.path / "certificate.json", estimator.certificate_.to_json() + "\n")
+        reports.write(report, folder.path)
+        return Result(folder.path, estimator, report)
+
+
+def _coins(m: Material, share: float | None, generator: Any) -> NDArray[np.bool_]:
+    """Which records are learned from: one secret coin for each record, or for each user."""
+    if share is None:
+        return np.ones(len(m.y), dtype=bool)
+    place = np.arange(len(m.y))
+    if m.users is not None:
+        place = np.unique(m.users.astype(str), return_inverse=True)[1]
+    words = generator.words(int(place.max()) + 1, step=0).numpy()
+    uniform = (words.view(np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.asarray(uniform >= share)[place]

@@ -1,0 +1,136 @@
+"""The folder that `antiphon train` leaves: what may be shown, and, while it runs, what must stay secret.
+
+==================  ===============================================================================
+model.safetensors   the trained model with its certificate; `antiphon predict` reads it
+certificate.json    what is proved
+report.html, .json  the page, and all that stands on it
+secret/             keys, noise and what was asked for, until the run has ended; then it is removed
+==================  ===============================================================================
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, final
+
+from antiphon.cli.asked import Asked
+from antiphon.errors import StateError
+from antiphon.randomness import Generator
+from antiphon.writing import write_whole
+
+__all__ = ["RunFolder"]
+
+_SECRET, _ASKED, _LOCK, _CURVE = "secret", "asked.json", "lock", "curve.json"
+
+
+@final
+class RunFolder:
+    """The folder of one training, held by one process at a time.
+
+    Attributes:
+        path: The folder.
+        asked: What was asked for.
+        generator: The root of what is drawn beside training: held-out records, the noise of a score.
+        is_resumed: Whether the run had begun before.
+    """
+
+    def __init__(
+        self, path: Path, asked: Asked, key: bytes, lock: IO[bytes], resumed: bool
+    ) -> None:
+        """Use `create` or `open`."""
+        self.path, self.asked, self.is_resumed = path, asked, resumed
+        self.generator = Generator(key, asked.seed is None)
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: Path, asked: Asked) -> "RunFolder":
+        """A new folder, or an empty one."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            hint = (
+                "--resume goes on with it" if (path / _SECRET).is_dir() else "choose another --out"
+            )
+            raise StateError(f"{path} is there already: {hint}. Nothing was changed.")
+        path.mkdir(parents=True, exist_ok=True)
+        secret = path / _SECRET
+        try:
+            secret.mkdir(mode=0o700)  # two processes: the second fails here
+        except FileExistsError:
+            raise StateError(f"another process has begun a run in {path}.") from None
+        lock = _locked(secret)
+        source = Generator.secure() if asked.seed is None else Generator.seeded(asked.seed)
+        key = source.spawn("beside training").key
+        text = json.dumps({"asked": asked.to_json(), "key": key.hex()})
+        write_whole(secret / _ASKED, text, mode=0o600)
+        return cls(path, asked, key, lock, False)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunFolder":
+        """The folder of a run that was interrupted."""
+        secret = path / _SECRET
+        if not (secret / _ASKED).is_file():
+            done = (path / "model.safetensors").is_file()
+            what = "has ended: its model is there" if done else "is not there"
+            raise StateError(f"the run in {path} {what}. Nothing is left to resume.")
+        lock = _locked(secret)
+        try:
+            values = json.loads((secret / _ASKED).read_text(encoding="utf-8"))
+            asked, key = Asked.from_json(values["asked"], secret), bytes.fromhex(values["key"])
+        except (KeyError, TypeError, ValueError):
+            lock.close()
+            raise StateError(
+                f"{secret / _ASKED} is damaged: the run cannot go on. A new run costs a new ε."
+            ) from None  # its words may quote a key
+        return cls(path, asked, key, lock, True)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the estimator keeps what it needs to go on."""
+        return self.path / _SECRET / "fit"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something was released or paid for that a resumed run can use."""
+        return (self.checkpoint / "start.json").is_file()
+
+    def curve(self) -> dict[int, dict[str, float]]:
+        """Scores on public records by step, as far as they were kept."""
+        file = self.path / _SECRET / _CURVE
+        if not file.is_file():
+            return {}
+        return {int(step): row for step, row in json.loads(file.read_text()).items()}
+
+    def keep_curve(self, rows: Mapping[int, Mapping[str, float]]) -> None:
+        """Keep them for a resumed run."""
+        write_whole(self.path / _SECRET / _CURVE, json.dumps(rows), mode=0o600)
+
+    def finish(self) -> None:
+        """Everything is written: what is secret is not needed any more."""
+        self.close()
+        shutil.rmtree(self.path / _SECRET)
+
+    def discard(self) -> None:
+        """Nothing was released: leave nothing behind."""
+        self.close()
+        shutil.rmtree(self.path / _SECRET, ignore_errors=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
+
+    def close(self) -> None:
+        """Let another process go on."""
+        self._lock.close()
+
+
+def _locked(secret: Path) -> IO[bytes]:
+    descriptor = os.open(secret / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open(descriptor, "r+b", buffering=0)  # noqa: SIM115 (held until `close`)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StateError(
+            f"another process is training in {secret.parent}. Wait for it to end, or end it."
+        ) from None
+    return lock
