@@ -6,6 +6,7 @@ PrivateKANClassifier(epsilon=0.5)
 """
 
 from antiphon.estimators.kan import PrivateKANClassifier, PrivateKANRegressor
+from antiphon.estimators.saving import load
 from antiphon.estimators.scaling import ScaledDataWarning
 
-__all__ = ["PrivateKANClassifier", "PrivateKANRegressor", "ScaledDataWarning"]
+__all__ = ["PrivateKANClassifier", "PrivateKANRegressor", "ScaledDataWarning", "load"]

@@ -1,56 +1,59 @@
-"""What all private estimators of tables do: declare, plan, certify, then look at the data."""
+"""What all private estimators of tables do: declare, plan, certify, pay, then look at the data."""
 
+import json
+import os
 import secrets
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from antiphon.accounting import calibrate
 from antiphon.certificate import Certificate, certify, round_up
 from antiphon.checks import positive, whole
 from antiphon.data import Schema
 from antiphon.errors import PlanError
+from antiphon.estimators.checkpoint import FitFolder, Start
+from antiphon.estimators.codec import to_json
 from antiphon.estimators.columns import schema_for
 from antiphon.estimators.fitting import fit_model
-from antiphon.estimators.scaling import warn_if_scaled
-from antiphon.estimators.settings import batch_for, learning_rate_for
+from antiphon.estimators.inputs import AbstractTableEstimator, Data, encoded, parts
+from antiphon.estimators.settings import StepSize, batch_for, learning_rate_for
 from antiphon.estimators.targets import AbstractTarget
-from antiphon.events import GaussianRelease
+from antiphon.events import Event, GaussianRelease
+from antiphon.ledger import Ledger
 from antiphon.plan import Plan
 from antiphon.randomness import Generator, digest_of
 from antiphon.relations import Relation
 from antiphon.releases import mu_of_share, private_bounds
 from antiphon.training.batches import Rows
+from antiphon.training.folder import export
 from antiphon.training.recipe import mechanism_of, sampling_of
 
-__all__ = ["AbstractPrivateEstimator"]
+__all__ = ["AbstractPrivateEstimator", "Callback"]
 
-_ROWS = 4096  # that are encoded and predicted at once
 _WHAT = "bounds of the columns"
 _SETTINGS = "all settings were chosen without looking at the records or at results on them"
+_DECLARED = "bounds and categories were declared without looking at the records"
 _LARGE_DELTA = 0.01
+_ANY = (-1e300, 1e300)  # bounds within which every number is
+
+Callback = Callable[[int, Any], object]
 
 
-class _Data(NamedTuple):
-    """A checked table, still as it was given, with its targets."""
-
-    table: Any
-    y: NDArray[Any]
-    columns: tuple[str, ...] | int
-
-
-class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
+# A dataclass makes the __init__ that scikit-learn wants: it keeps each parameter as it was given, and
+# subclasses add parameters or change defaults without repeating the others.
+@dataclass(repr=False, eq=False)
+class AbstractPrivateEstimator(AbstractTableEstimator):
     """Fits a network to a table under a certificate.
 
     Everything that privacy depends on is fixed before a value is looked at: the schema, the plan with its
@@ -58,28 +61,24 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
     Subclasses say which network, and what it predicts.
     """
 
-    # Parameters of every subclass; scikit-learn reads them off each __init__.
-    epsilon: float
-    delta: float | None
-    bounds: Any
-    categories: Any
-    missing: str
-    bounds_share: float
-    relation: str | None
-    mechanism: Any
-    sampling: Any
-    steps: int
-    batch_size: int | None
-    clip_norm: float
-    learning_rate: float | None
-    radius: float | None
-    random_state: Any
-    # What fit leaves.
-    model_: nn.Module
-    schema_: Schema
-    target_: Any
-    certificate_: Certificate
-    plan_: Plan
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    bounds: Any = "private"
+    categories: Any = None
+    relation: str | None = None
+    mechanism: Any = "auto"
+    sampling: Any = "poisson"
+    steps: int = 300
+    batch_size: int | None = None
+    clip_norm: float = 0.3
+    learning_rate: float | None = None
+    radius: float | None = None
+    missing: str = "raise"
+    bounds_share: float = 0.1
+    random_state: Any = None
+
+    _step_size: ClassVar[StepSize]
 
     @abstractmethod
     def _network(self, schema: Schema, outputs: int) -> nn.Module:
@@ -93,63 +92,99 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _target(self, y: NDArray[Any], found: tuple[float, float] | None) -> AbstractTarget:
         """What is predicted, with bounds that were found privately if there are any."""
 
-    @abstractmethod
-    def _checked_y(self, y: Any) -> NDArray[Any]:
-        """The targets as an array of one dimension."""
-
-    def fit(self, X: Any, y: Any, *, user: Any = None) -> Any:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        user: Any = None,
+        extra: Sequence[Event] = (),
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        callback: Callback | None = None,
+        ledger: Ledger | None = None,
+    ) -> Any:
         """Train on all records of a table.
 
         Args:
             X: Records: an array, or a data frame if there are categories or names.
             y: One target for each.
             user: If given, the user of every record: then users are protected, not single records.
+            extra: Further releases from the same records, such as a noisy score, that are paid for in the
+                certificate and made by the caller, before or after.
+            checkpoint: Folder in which an interrupted fit is kept, a new or an empty one. As secret as the
+                data: it holds the noise's key. Remove it when the fit is done.
+            resume: Go on with the fit in that folder. Nothing is released or paid again, and the result is
+                that of a fit without interruption, to the last bit. All else must be given as before.
+            callback: Called after each step with its number and the estimator as ``fit`` would leave it if
+                that step were the last, to draw a learning curve: ``lambda step, model:
+                curve.append(model.score(X_public, y_public))``. What it shows must come from public
+                records, never from those that are learned from. It may raise, which interrupts the fit; a
+                resumed fit repeats the steps since its last checkpoint, and calls it for them again.
+            ledger: Enter the whole plan there first, with bounds and ``extra``. A fit that would pass its
+                budget does not start.
 
         Returns:
             The estimator, with ``certificate_`` and ``plan_``.
         """
-        data = self._checked(X, y, reset=True)
-        units = Rows(len(data.y), user).count
+        if resume and checkpoint is None:
+            raise PlanError("resume=True needs checkpoint=, the folder of the fit.")
+        folder = None if checkpoint is None else FitFolder(checkpoint)
+        data = self._checked(X, y)
+        units, is_users = Rows(len(data.y), user).count, user is not None
         schema = schema_for(data.columns, self.bounds, self.categories, self.missing)
-        needed = len(schema.unbounded) + self._target_column()
-        if needed and user is not None:
-            raise PlanError(
-                "private bounds protect single records, but users are to be protected. Declare bounds for "
-                f"{[*schema.unbounded, *['the target'] * self._target_column()]}."
-            )
-        certificate = self._certificate(units, self.n_features_in_, needed, user is not None)
-        seed = self._seed()
-        is_declared = len(schema.unbounded) < len(schema.columns)
-        schema, found = self._with_bounds(schema, data, certificate, seed)
-        target = self._target(data.y, found)
-        model = self._start(schema, target.outputs, seed)
-        rate = self.learning_rate
-        if rate is None:
-            rate = learning_rate_for(certificate.plan, _is_classifier(self))
-        x, wanted = self._encoded(schema, data.table), target.encode(data.y)
+        if folder is not None and resume:
+            start = self._resumed(folder.read(), self._asked(schema, units, is_users, extra))
+        else:
+            self._check_users(schema, is_users)
+            certificate = self._certificate(units, schema, is_users, tuple(extra))
+            asked = {} if folder is None else self._asked(schema, units, is_users, extra)
+            start = self._started(schema, data, certificate, asked, folder, ledger)
+        target = self._target(data.y, start.found)
+        x, wanted = encoded(start.schema, data.table), target.encode(data.y)
+        if folder is not None and resume:
+            start.check_data(digest_of(x, wanted, user))
+        elif folder is not None:
+            start = replace(start, data=digest_of(x, wanted, user))
+            folder.create(start)
+        model, rate = self._start(start.schema, target.outputs, start.model_seed), self._rate(start)
+        seed = start.seed
         if seed is not None:
             # One seed in several fits, as in a grid search, must not put the same noise on other gradients.
-            what = (seed, certificate.plan.hash, rate, self.radius, x, wanted, user)
+            what = (seed, start.certificate.plan.hash, rate, self.radius, x, wanted, user)
             seed = int(digest_of(*what, *model.parameters()), 16)
+        lines = (*target.assumptions, _SETTINGS, *self._declared(schema, start))
+
+        def leave(estimator: Any, model: nn.Module, certificate: Certificate) -> None:
+            estimator.schema_, estimator.target_ = start.schema, target
+            estimator.model_ = model.double().eval().requires_grad_(False)
+            known = (*certificate.assumptions, *lines)
+            estimator.certificate_ = replace(certificate, assumptions=known)
+            estimator.plan_ = certificate.plan
+            estimator.n_iter_, estimator.learning_rate_ = certificate.plan.steps, rate
+
+        def show(step: int, model: nn.Module, certificate: Certificate) -> None:
+            seen = copy(self)
+            leave(seen, model, certificate)
+            if callback is not None:
+                callback(step, seen)
+
         trained, certificate = fit_model(
             model,
             x,
             wanted,
             target,
-            certificate,
-            learning_rate=positive("learning_rate", rate),
+            start.certificate,
+            learning_rate=rate,
             seed=seed,
             radius=self.radius,
             user=user,
+            folder=None if folder is None else folder.training,
+            resume=folder is not None and folder.has_training(),
+            begun=None if folder is None else lambda: folder.mark_begun(start),
+            watcher=None if callback is None else show,
         )
-        lines = (*target.assumptions, _SETTINGS)
-        if is_declared or (found is None and not _is_classifier(self)):
-            lines += ("bounds and categories were declared without looking at the records",)
-        self.schema_, self.target_ = schema, target
-        self.model_ = trained.double().eval().requires_grad_(False)
-        self.certificate_ = replace(certificate, assumptions=(*certificate.assumptions, *lines))
-        self.plan_, self.n_iter_ = certificate.plan, certificate.plan.steps
-        self.learning_rate_ = float(rate)
+        leave(self, trained, certificate)
         return self
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -161,7 +196,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return np.array(self.schema_.feature_names, dtype=object)
 
     def plot(self, *, most: int = 48) -> Any:
-        """The learned functions of the columns, with the guarantee below them."""
+        """What was learned of each column, with the guarantee below it."""
         check_is_fitted(self)
         c = self.certificate_
         caption = f"private: ε = {round_up(c.epsilon)}, δ = {round_up(c.delta)}, {c.relation}, per {c.unit}"
@@ -169,27 +204,63 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         bounds = {c.name: c.bounds for c in self.schema_.columns if c.kind == "number"}
         return drawing.plot(self.schema_.feature_names, caption, bounds=bounds, most=most)
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to one safetensors file, which `antiphon.estimators.load` reads.
+
+        Guarantee:
+            The file holds what is released: weights, certificate, plan, schema, classes or target bounds,
+            and the parameters but ``random_state``; no key, no noise, and nothing else of the records.
+        """
+        check_is_fitted(self)
+        parameters = self.get_params(deep=False)
+        del parameters["random_state"]
+        certificate = json.loads(self.certificate_.to_json())
+        meta = {
+            "estimator": type(self).__name__,
+            "certificate": certificate,
+            "plan": certificate["plan"],
+            "schema": to_json("the schema", self.schema_),
+            "target": to_json("classes", self.target_),
+            "parameters": {name: to_json(name, value) for name, value in parameters.items()},
+            "has_names": hasattr(self, "feature_names_in_"),
+            "learning_rate": self.learning_rate_,
+        }
+        export(path, self.model_.state_dict(), meta)
+
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         """The network's outputs for a table, shape (rows, outputs)."""
         check_is_fitted(self)
         table = self._checked_X(X, reset=False)
+        model: nn.Module = self.model_
         with torch.no_grad():
-            model: nn.Module = self.model_
-            parts = [model(_tensor(self.schema_, part).double()) for part in _parts(table)]
-        return torch.cat(parts).numpy()
+            outputs = [model(encoded(self.schema_, part).double()) for part in parts(table)]
+        return torch.cat(outputs).numpy()
 
-    def _certificate(self, n: int, columns: int, needed: int, users: bool) -> Certificate:
+    def _needed(self, schema: Schema) -> list[str]:
+        """What has no declared bounds."""
+        return [*schema.unbounded, *["the target"] * self._target_column()]
+
+    def _check_users(self, schema: Schema, is_users: bool) -> None:
+        needed = self._needed(schema)
+        if needed and is_users:
+            raise PlanError(
+                "private bounds protect single records, but users are to be protected. Declare bounds for "
+                f"{needed}."
+            )
+
+    def _certificate(
+        self, n: int, schema: Schema, is_users: bool, extra: tuple[Event, ...]
+    ) -> Certificate:
         """Of the plan, proved before any value of the table is looked at."""
         delta = self._delta(n)
-        batch = batch_for(n, columns) if self.batch_size is None else self.batch_size
+        batch = batch_for(n, len(schema.columns)) if self.batch_size is None else self.batch_size
         drawn = sampling_of(self.sampling, n, batch)
         relation = self.relation
         if relation is None:
             relation = Relation.ADD_REMOVE if drawn.own_coin else Relation.ZERO_OUT
-        extra: tuple[GaussianRelease, ...] = ()
-        if needed:
+        if self._needed(schema):
             mu = mu_of_share(self.epsilon, delta, self.bounds_share)
-            extra = (GaussianRelease(mu, _WHAT, relation),)
+            extra = (GaussianRelease(mu, _WHAT, relation), *extra)
         plan = Plan(
             n=n,
             sampling=drawn,
@@ -197,7 +268,7 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
             clip_norm=positive("clip_norm", self.clip_norm),
             mechanism="auto",
             relation=relation,
-            unit="user" if users else "example",
+            unit="user" if is_users else "example",
             extra=extra,
         )
         plan = replace(plan, mechanism=mechanism_of(self.mechanism, plan))
@@ -216,21 +287,58 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return n**-1.1
 
-    def _with_bounds(
-        self, schema: Schema, data: _Data, certificate: Certificate, seed: int | None
+    def _started(
+        self,
+        schema: Schema,
+        data: Data,
+        certificate: Certificate,
+        asked: dict[str, Any],
+        folder: FitFolder | None,
+        ledger: Ledger | None,
+    ) -> Start:
+        """Pay, then release what is needed before the training."""
+        seed = self._seed()
+        model_seed = secrets.randbits(63) if seed is None else seed
+        start = Start(asked, certificate, schema, None, seed, model_seed)
+        self._try_out(start, data)
+        if folder is not None:
+            folder.prepare()
+        # The order is: pay, release bounds, write start.json, train. Whatever is on the disk or in the
+        # caller's hands was therefore paid for. A crash before start.json leaves nothing of what was
+        # released, and nothing to resume: the payment is lost, not spent twice. From start.json on, a
+        # resumed fit reads what was released, and comes here no more.
+        if ledger is not None:
+            failure = 0.0 if certificate.confidence is None else 1 - certificate.confidence
+            ledger.spend(certificate.plan, f"{type(self).__name__}.fit", failure=failure)
+        found, of_target = self._released_bounds(schema, data, certificate, seed)
+        return replace(start, schema=found, found=of_target)
+
+    def _try_out(self, start: Start, data: Data) -> None:
+        """Raise now what would be raised for these settings and values after paying for them."""
+        known = start.schema.with_bounds(dict.fromkeys(start.schema.unbounded, _ANY))
+        target = self._target(data.y, _ANY if self._target_column() else None)
+        for part in parts(data.table):
+            known.encode(part)
+        self._start(known, target.outputs, start.model_seed)
+        self._rate(start)
+        if self.radius is not None:
+            positive("radius", self.radius)
+
+    def _released_bounds(
+        self, schema: Schema, data: Data, certificate: Certificate, seed: int | None
     ) -> tuple[Schema, tuple[float, float] | None]:
         """The schema with all bounds, and the target's; what is unknown is released as the plan says."""
-        if not certificate.plan.extra:
+        if not self._needed(schema):
             return schema, None
-        parts = [schema.numbers(data.table)]
+        columns = [schema.numbers(data.table)]
         if self._target_column():
-            parts.append(np.asarray(data.y, float)[:, None])
-        (event,) = certificate.plan.extra
-        if not isinstance(event, GaussianRelease):
+            columns.append(np.asarray(data.y, float)[:, None])
+        event, *_ = certificate.plan.extra  # the others are the caller's
+        if not isinstance(event, GaussianRelease) or event.what != _WHAT:
             raise PlanError(f"bounds are a Gaussian release, but the plan pays for {event}.")
         generator = Generator.secure() if seed is None else Generator.seeded(seed)
         low, high, paid = private_bounds(
-            np.concatenate(parts, axis=1),
+            np.concatenate(columns, axis=1),
             mu=event.mu,
             relation=str(certificate.plan.relation),
             generator=generator.spawn("bounds"),
@@ -241,9 +349,43 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         known = dict(zip(schema.unbounded, pairs, strict=False))
         return schema.with_bounds(known), pairs[-1] if self._target_column() else None
 
-    def _start(self, schema: Schema, outputs: int, seed: int | None) -> nn.Module:
+    def _asked(
+        self, schema: Schema, units: int, is_users: bool, extra: Sequence[Event]
+    ) -> dict[str, Any]:
+        """What a resumed fit must have again; its seed is compared by itself."""
+        settings = self.get_params(deep=False)
+        del settings["random_state"]
+        kept = {name: to_json(name, value) for name, value in settings.items()}
+        columns = to_json("columns", schema.names)
+        events = [event.to_dict() for event in extra]
+        who = "user" if is_users else "example"
+        rest = {"columns": columns, "units": units, "unit": who, "extra": events}
+        return {"estimator": type(self).__name__, **kept, **rest}
+
+    def _resumed(self, start: Start, asked: dict[str, Any]) -> Start:
+        start.check_same(asked)
+        given = self.random_state
+        is_number = isinstance(given, int | np.integer)
+        if (given is None) != (start.seed is None) or (is_number and int(given) != start.seed):
+            raise PlanError(
+                "the folder holds a fit with another random_state, or with none. Give the same again."
+            )
+        return start
+
+    def _rate(self, start: Start) -> float:
+        if self.learning_rate is None:
+            return learning_rate_for(start.certificate.plan, self._step_size)
+        return positive("learning_rate", self.learning_rate)
+
+    def _declared(self, schema: Schema, start: Start) -> tuple[str, ...]:
+        """What the certificate says of bounds and categories that were not released."""
+        is_target_declared = start.found is None and not _is_classifier(self)
+        is_declared = len(schema.unbounded) < len(schema.columns)
+        return (_DECLARED,) if is_declared or is_target_declared else ()
+
+    def _start(self, schema: Schema, outputs: int, seed: int) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(secrets.randbits(63) if seed is None else seed)
+            torch.manual_seed(seed)
             return self._network(schema, outputs)
 
     def _seed(self) -> int | None:
@@ -252,86 +394,6 @@ class AbstractPrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> _Data:
-        if y is None:
-            raise PlanError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        table = self._checked_X(X, reset=reset)
-        targets = self._checked_y(column_or_1d(y, warn=True))
-        check_consistent_length(table, targets)
-        warn_if_scaled(table)
-        names = getattr(self, "feature_names_in_", None)
-        columns = self.n_features_in_ if names is None else tuple(map(str, names))
-        return _Data(table, targets, columns)
-
-    def _checked_X(self, X: Any, *, reset: bool) -> Any:
-        if self._has_categories():
-            return self._checked_frame(X, reset=reset)
-        finite = "allow-nan" if self._allows_missing() else True
-        try:
-            return validate_data(
-                self,
-                X,
-                reset=reset,
-                dtype=np.float64,
-                ensure_all_finite=finite,
-                ensure_min_samples=2 if reset else 1,
-            )
-        except ValueError as error:
-            if "could not convert string" in str(error):
-                # Not the original error: it quotes a record.
-                raise PlanError(
-                    "a column holds texts. Declare its values from public knowledge, "
-                    "categories={column: [...]}, or leave the column out."
-                ) from None
-            raise
-
-    def _checked_frame(self, X: Any, *, reset: bool) -> Any:
-        """A table with texts, which scikit-learn's checks of arrays would refuse."""
-        if issparse(X) or not hasattr(X, "shape"):
-            raise PlanError(
-                f"a table with categories is a data frame or an array of objects; got {type(X).__name__}."
-            )
-        if not all(isinstance(name, str) for name in getattr(X, "columns", ())):
-            X = X.set_axis([str(name) for name in X.columns], axis=1)
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        if len(X) < (least := 2 if reset else 1):
-            raise PlanError(f"at least {least} records are needed; got {len(X)} sample(s).")
-        return X
-
-    def _allows_missing(self) -> bool:
-        given = self.bounds.missing if isinstance(self.bounds, Schema) else self.missing
-        return given == "middle"
-
-    def _has_categories(self) -> bool:
-        if isinstance(self.bounds, Schema):
-            return any(column.kind == "category" for column in self.bounds.columns)
-        return bool(self.categories)
-
-    def _encoded(self, schema: Schema, table: Any) -> Tensor:
-        return torch.cat([_tensor(schema, part) for part in _parts(table)])
-
-    def __sklearn_tags__(self) -> Any:
-        """No promise on the score of small tables: noise may drown them."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.input_tags.allow_nan = self._allows_missing()
-        tags.input_tags.string = tags.input_tags.categorical = self._has_categories()
-        return tags
-
-
-def _parts(table: Any) -> Iterator[Any]:
-    """The table in pieces, so that it need not fit into memory twice."""
-    rows = len(table)
-    for start in range(0, rows, _ROWS):
-        piece = slice(start, start + _ROWS)
-        yield table.iloc[piece] if hasattr(table, "iloc") else table[piece]
-
-
-def _tensor(schema: Schema, table: Any) -> Tensor:
-    return torch.as_tensor(schema.encode(table), dtype=torch.float32)
 
 
 def _is_classifier(estimator: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from antiphon.data import Column, Schema
 from antiphon.errors import PlanError
 
-__all__ = ["schema_for"]
+__all__ = ["is_number", "schema_for"]
 
 
 def schema_for(
@@ -43,6 +43,11 @@ def schema_for(
     return Schema(
         tuple(Column(name, limits.get(name), declared.get(name)) for name in names), missing=missing
     )
+
+
+def is_number(schema: Schema) -> list[bool]:
+    """Of each feature, whether it is a number; the others are indicators of categories."""
+    return [column.kind == "number" for column in schema.columns for _ in column.feature_names]
 
 
 def _in_order(schema: Schema, table: tuple[str, ...] | int) -> Schema:

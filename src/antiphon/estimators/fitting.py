@@ -1,5 +1,8 @@
 """The loop that all estimators share: private steps, and the average of the later iterates."""
 
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,9 +14,12 @@ from antiphon.estimators.targets import AbstractTarget
 from antiphon.theory.ball import Ball
 from antiphon.training import make_private
 
-__all__ = ["fit_model"]
+__all__ = ["Watcher", "fit_model"]
 
 _AT_ONCE = 2**21  # features × examples that are computed together
+_EVERY = 20  # steps between checkpoints: about half a second of work
+
+Watcher = Callable[[int, nn.Module, Certificate], None]
 
 
 def fit_model(
@@ -27,6 +33,10 @@ def fit_model(
     seed: int | None,
     radius: float | None = None,
     user: Any = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    begun: Callable[[], None] | None = None,
+    watcher: Watcher | None = None,
 ) -> tuple[nn.Module, Certificate]:
     """The mean of the iterates of the second half of the plan's steps, and what is proved of it.
 
@@ -40,14 +50,21 @@ def fit_model(
         seed: Of noise and batches; None is secret.
         radius: If given, the parameters are projected on this ball around their start after each step.
         user: The user of every record, if users are protected.
+        folder: Of the run's checkpoints, if it has any. As secret as the data.
+        resume: Go on from the folder's checkpoint.
+        begun: Called when the run has its first checkpoint, before its first step.
+        watcher: Called after each step with its number, a copy of what the result would be if it were the
+            last, and the certificate.
 
     Guarantee:
-        All iterates are released under the certificate, so their mean costs nothing.
+        All iterates are released under the certificate, so their mean costs nothing, nor does what a
+        watcher computes from them. The journal is on the disk before the watcher sees a step.
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
     if radius is not None:
         optimizer.register_step_post_hook(Ball(model.parameters(), radius))
     averaged, first = AveragedModel(model), certificate.plan.steps // 2
+    shown = deepcopy(model)  # before the run's hooks are on it
     run = make_private(
         model,
         optimizer,
@@ -56,11 +73,24 @@ def fit_model(
         seed=seed,
         user=user,
         max_batch=max(64, _AT_ONCE // x.shape[1]),
+        checkpoint=folder,
+        checkpoint_every=_EVERY,
+        resume=resume,
+        others={"mean": averaged},
     )
     with run:
+        if begun is not None:
+            begun()
         for rows, wanted in run.batches():
-            before = run.steps_taken  # a part of a batch takes no step
+            before = run.steps_taken
             run.step(objective.loss(model(rows), wanted))
-            if run.steps_taken > max(first, before):
+            if run.steps_taken == before:  # a part of a batch takes no step
+                continue
+            if run.steps_taken > first:
                 averaged.update_parameters(model)
+            if watcher is not None:
+                run.sync()
+                best = averaged.module if run.steps_taken > first else model
+                shown.load_state_dict(best.state_dict())
+                watcher(run.steps_taken, deepcopy(shown), run.certificate)
     return averaged.module, run.certificate

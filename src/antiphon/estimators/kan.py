@@ -1,38 +1,35 @@
 """Kolmogorov-Arnold networks for tables, with scikit-learn's face and a certificate."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
 from torch import nn
 
 from antiphon.data import Schema
-from antiphon.errors import PlanError
 from antiphon.estimators.base import AbstractPrivateEstimator
-from antiphon.estimators.targets import AbstractTarget, Classes, Interval
+from antiphon.estimators.columns import is_number
+from antiphon.estimators.faces import AbstractPrivateClassifier, AbstractPrivateRegressor
+from antiphon.estimators.settings import KAN_CLASSIFIER, KAN_REGRESSOR, StepSize
 from antiphon.models import TableKAN
 
 __all__ = ["PrivateKANClassifier", "PrivateKANRegressor"]
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class _KAN(AbstractPrivateEstimator):
     """Which network: the same for labels and numbers."""
 
-    hidden: Sequence[int]
-    intervals: int
+    hidden: Sequence[int] = ()
+    intervals: int = 5
 
     def _network(self, schema: Schema, outputs: int) -> nn.Module:
-        kinds = [column.kind == "number" for column in schema.columns for _ in column.feature_names]
         columns = len(schema.columns)
-        return TableKAN(kinds, columns, outputs, self.hidden, intervals=self.intervals)
+        return TableKAN(is_number(schema), columns, outputs, self.hidden, intervals=self.intervals)
 
 
-class PrivateKANClassifier(ClassifierMixin, _KAN):  # type: ignore[misc]
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateKANClassifier(_KAN, AbstractPrivateClassifier):
     """A private classifier of tables that learns a function of every column.
 
     Args:
@@ -84,87 +81,11 @@ class PrivateKANClassifier(ClassifierMixin, _KAN):  # type: ignore[misc]
         (True, True)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        bounds: Any = "private",
-        categories: Any = None,
-        classes: Sequence[Any] | None = None,
-        relation: str | None = None,
-        hidden: Sequence[int] = (),
-        intervals: int = 5,
-        mechanism: Any = "auto",
-        sampling: Any = "poisson",
-        steps: int = 300,
-        batch_size: int | None = None,
-        clip_norm: float = 0.3,
-        learning_rate: float | None = None,
-        radius: float | None = None,
-        missing: str = "raise",
-        bounds_share: float = 0.1,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.categories = categories
-        self.classes = classes
-        self.relation = relation
-        self.hidden = hidden
-        self.intervals = intervals
-        self.mechanism = mechanism
-        self.sampling = sampling
-        self.steps = steps
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.radius = radius
-        self.missing = missing
-        self.bounds_share = bounds_share
-        self.random_state = random_state
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The labels, sorted."""
-        return self.target_.labels
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Logits: of the second class, shape (rows,), or of every class if there are more."""
-        out = self._outputs(X)
-        return out[:, 0] if self.target_.outputs == 1 else out
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of every class, shape (rows, classes)."""
-        out = self.decision_function(X)
-        if out.ndim == 1:
-            return np.stack([expit(-out), expit(out)], axis=1)
-        return softmax(out, axis=1)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each record."""
-        out = self.decision_function(X)
-        return self.classes_[(out > 0).astype(int) if out.ndim == 1 else out.argmax(1)]
-
-    def _checked_y(self, y: Any) -> NDArray[Any]:
-        check_classification_targets(y)
-        return np.asarray(y)
-
-    def _target_column(self) -> bool:
-        return False
-
-    def _target(self, y: NDArray[Any], found: tuple[float, float] | None) -> AbstractTarget:
-        return Classes.of(y, self.classes)
-
-    def __sklearn_tags__(self) -> Any:
-        """See the base class."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
-        return tags
+    _step_size: ClassVar[StepSize] = KAN_CLASSIFIER
 
 
-class PrivateKANRegressor(RegressorMixin, _KAN):  # type: ignore[misc]
+@dataclass(repr=False, eq=False, kw_only=True)
+class PrivateKANRegressor(_KAN, AbstractPrivateRegressor):
     """A private regression on tables that learns a function of every column.
 
     Args:
@@ -201,6 +122,7 @@ class PrivateKANRegressor(RegressorMixin, _KAN):  # type: ignore[misc]
         As `PrivateKANClassifier`; private bounds of the target are part of the same release.
 
     Example:
+        >>> import numpy as np
         >>> rng = np.random.default_rng(0)
         >>> X = rng.uniform(-1, 1, (2_000, 3))
         >>> y = np.sin(3 * X[:, 0]) + X[:, 1] ** 2
@@ -211,80 +133,4 @@ class PrivateKANRegressor(RegressorMixin, _KAN):  # type: ignore[misc]
         True
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        bounds: Any = "private",
-        target_bounds: Any = "private",
-        categories: Any = None,
-        relation: str | None = None,
-        hidden: Sequence[int] = (),
-        intervals: int = 5,
-        mechanism: Any = "auto",
-        sampling: Any = "poisson",
-        steps: int = 300,
-        batch_size: int | None = None,
-        clip_norm: float = 0.3,
-        learning_rate: float | None = None,
-        radius: float | None = None,
-        missing: str = "raise",
-        bounds_share: float = 0.1,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.categories = categories
-        self.relation = relation
-        self.hidden = hidden
-        self.intervals = intervals
-        self.mechanism = mechanism
-        self.sampling = sampling
-        self.steps = steps
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.radius = radius
-        self.missing = missing
-        self.bounds_share = bounds_share
-        self.random_state = random_state
-
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """The predicted target of each record, within the target's bounds."""
-        out = self._outputs(X)[:, 0]
-        return self.target_.decode(out)
-
-    def _checked_y(self, y: Any) -> NDArray[Any]:
-        try:
-            numbers = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise PlanError(
-                "y must hold numbers; got texts or objects. For labels use a classifier."
-            ) from error
-        assert_all_finite(numbers, input_name="y")
-        return numbers
-
-    def _target_column(self) -> bool:
-        if isinstance(self.target_bounds, str) and self.target_bounds != "private":
-            raise PlanError(
-                f"target_bounds is a pair (low, high) or 'private'; got {self.target_bounds!r}."
-            )
-        return isinstance(self.target_bounds, str)
-
-    def _target(self, y: NDArray[Any], found: tuple[float, float] | None) -> AbstractTarget:
-        try:
-            low, high = (float(bound) for bound in found or self.target_bounds)
-        except (TypeError, ValueError) as error:
-            raise PlanError(
-                f"target_bounds is a pair (low, high) or 'private'; got {self.target_bounds!r}."
-            ) from error
-        return Interval(low, high)
-
-    def __sklearn_tags__(self) -> Any:
-        """See the base class."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
+    _step_size: ClassVar[StepSize] = KAN_REGRESSOR

@@ -4,16 +4,37 @@ Both were chosen once, on breast cancer, Adult, credit default and synthetic dat
 (docs/results/kan.md), and hold for every table: nothing is tuned on the data at hand.
 """
 
+from typing import NamedTuple
+
 from antiphon.plan import Plan
 
-__all__ = ["batch_for", "learning_rate_for", "noise_in_output"]
+__all__ = [
+    "KAN_CLASSIFIER",
+    "KAN_REGRESSOR",
+    "StepSize",
+    "batch_for",
+    "learning_rate_for",
+    "noise_in_output",
+]
 
 _WORK = 2**20  # columns × examples of a batch: about 30 ms on one core
-_CLASSIFIER = (
-    30.0,
-    5.0,
-)  # longest step in the output's scale; noise that a run may leave in a logit
-_REGRESSOR = (0.5, 0.3)  # the same, in units of half the target's range
+
+
+class StepSize(NamedTuple):
+    """How far a step may go, for one kind of model.
+
+    Attributes:
+        longest: Largest move of the parameters in one step.
+        most_noise: Largest standard deviation that the noise of all steps may leave in a parameter; for a
+            regression in units of half the target's range.
+    """
+
+    longest: float
+    most_noise: float
+
+
+KAN_CLASSIFIER = StepSize(30.0, 5.0)
+KAN_REGRESSOR = StepSize(0.5, 0.3)
 
 
 def batch_for(n: int, columns: int) -> int:
@@ -31,7 +52,7 @@ def noise_in_output(plan: Plan) -> float:
     return plan.known_noise() * error / plan.expected_batch
 
 
-def learning_rate_for(plan: Plan, is_classifier: bool) -> float:
+def learning_rate_for(plan: Plan, size: StepSize) -> float:
     """A step as long as the noise allows.
 
     Gradients are at most the clip norm C long, so a learning rate of s/C moves the parameters by at most s.
@@ -44,8 +65,7 @@ def learning_rate_for(plan: Plan, is_classifier: bool) -> float:
         ...     Plan(n=n, sampling=Poisson(0.5), steps=100, clip_norm=0.5, mechanism=Independent(),
         ...          noise_multiplier=20.0) for n in (500, 50_000)
         ... )
-        >>> learning_rate_for(small, True), learning_rate_for(large, True)
+        >>> learning_rate_for(small, KAN_CLASSIFIER), learning_rate_for(large, KAN_CLASSIFIER)
         (12.5, 60.0)
     """
-    longest, most_noise = _CLASSIFIER if is_classifier else _REGRESSOR
-    return min(longest, most_noise / noise_in_output(plan)) / plan.clip_norm
+    return min(size.longest, size.most_noise / noise_in_output(plan)) / plan.clip_norm

@@ -24,7 +24,7 @@ from antiphon.errors import StateError
 from antiphon.training import tensor_file
 from antiphon.training.journal import Journal
 
-__all__ = ["Folder", "export", "peek", "read_export"]
+__all__ = ["Folder", "export", "holds_run", "peek", "read_export"]
 
 _CHECKPOINT, _JOURNAL, _LOCK = "checkpoint.safetensors", "journal", "lock"
 
@@ -156,6 +156,11 @@ def export(
 def read_export(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `export` wrote: tensors by name, and JSON. All of it is verified, or `StateError` is raised."""
     return tensor_file.read(Path(path), kind="export")
+
+
+def holds_run(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a checkpoint from which a run can go on."""
+    return (Path(path) / _CHECKPOINT).is_file()
 
 
 def peek(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:

@@ -221,6 +221,11 @@ class Run:
             raise RunError("a checkpoint is written between steps: call save after step.")
         self._saving.write(self, others)
 
+    def sync(self) -> None:
+        """Wait until the journal is on the disk: before results of the run are shown elsewhere."""
+        if self._saving is not None:
+            self._saving.sync()
+
     def noise_state(self) -> dict[str, Tensor]:
         """What the mechanism keeps; as secret as the data."""
         noise = self._total.noise
@@ -234,8 +239,7 @@ class Run:
 
     def export(self, path: Path | str) -> None:
         """Write weights, plan and certificate to a safetensors file: what may be shown."""
-        if self._saving is not None:
-            self._saving.sync()
+        self.sync()
         export_run(self, Path(path))
 
     def close(self) -> None:
