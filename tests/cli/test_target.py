@@ -129,7 +129,8 @@ def test_a_larger_epsilon_than_is_proved_becomes_what_is_proved(write):
     loose = replace(CERTIFICATE, epsilon=9.0)
     certificate, notes = read(write(loose.to_json()))
     assert certificate == CERTIFICATE
-    assert notes == (f"the file claims ε = 9; audited is {CERTIFICATE.epsilon:.10g}, proved now.",)
+    words = f"the file claims ε = 9; {CERTIFICATE.epsilon:.10g} is proved now, and taken."
+    assert notes == (words,)
 
 
 def test_a_monte_carlo_claim_is_taken_as_it_stands(write):

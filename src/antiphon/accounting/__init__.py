@@ -2,6 +2,7 @@
 
 from antiphon.accounting.account import Account
 from antiphon.accounting.calibrate import calibrate, choose_mechanism
+from antiphon.accounting.comparison import Comparison, compare
 from antiphon.accounting.gaussian import (
     gaussian_delta,
     gaussian_epsilon,
@@ -15,11 +16,13 @@ from antiphon.accounting.routes import best_account, open_routes
 __all__ = [
     "AbstractProfile",
     "Account",
+    "Comparison",
     "GaussianProfile",
     "NumericalProfile",
     "best_account",
     "calibrate",
     "choose_mechanism",
+    "compare",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",

@@ -31,7 +31,7 @@ from antiphon.participation import AbstractParticipation, FixedEpochs, MinSepara
 from antiphon.plan import Plan
 from antiphon.sampling import CyclicPoisson, FixedSize, Poisson
 
-__all__ = ["Candidate", "Choice", "choose"]
+__all__ = ["Candidate", "Choice", "choose", "usual_participation"]
 
 _SECONDS = 30.0  # for the ranking
 _RATES = (0.3, 0.6, 0.9)  # λ at which noise is estimated; between them it is interpolated
@@ -182,7 +182,7 @@ def _others(
         yield from _lambda_cgd(plan, noise, estimate)
     if T > _MOST_STEPS:
         return
-    usual = _usual_participation(plan)
+    usual = usual_participation(plan)
     for family in ("nu-ftrl", "lambda-cgd", "banded", "blt"):
         try:
             found = optimize(family, T, usual).mechanism
@@ -242,7 +242,7 @@ def _label(mechanism: AbstractMechanism) -> str:
             return type(mechanism).__name__
 
 
-def _usual_participation(plan: Plan) -> AbstractParticipation:
+def usual_participation(plan: Plan) -> AbstractParticipation:
     """The participations that mechanisms are optimised for; noise is then accounted for as it is drawn."""
     if not isinstance(plan.sampling, Poisson | FixedSize):
         return plan.participation

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
@@ -13,7 +13,8 @@ from antiphon.accounting.account import is_independent
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, identity, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
-from antiphon.accounting.routes import ROUTES, correlated, sampled_routes
+from antiphon.accounting.routes import ROUTES, correlated, no_bound, sampled_routes
+from antiphon.accounting.sampled import SampledRoute
 from antiphon.accounting.unamplified import gaussian_parameter
 from antiphon.cache import remembered
 from antiphon.errors import PlanError, UnsupportedError
@@ -34,7 +35,9 @@ _SLACK = 2e-4
 _WORTH = 0.97
 
 
-def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) -> Plan:
+def calibrate(
+    plan: Plan, epsilon: float, delta: float, *, tight: bool = False, quick: bool = False
+) -> Plan:
     """The plan with the smallest noise multiplier for which (``epsilon``, ``delta``) is proved.
 
     Args:
@@ -43,6 +46,7 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         delta: δ to be proved.
         tight: Where a Monte Carlo accountant is the best, draw three times as many paths for one or two
             per cent less noise.
+        quick: Leave out Monte Carlo, which takes minutes: the noise may then be larger.
 
     Guarantee:
         Some accountant proves (ε, δ) for exactly the plan returned. Its noise is within 0.02 % of the
@@ -63,31 +67,43 @@ def calibrate(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) 
         raise PlanError(
             "blocks have noise multipliers of their own; scale them and certify the plan."
         )
+    how = _How(tight, quick)
     key = {"plan": identity(plan), "epsilon": epsilon, "delta": delta, "tight": tight}
-    found = remembered("plans", key, lambda: _found(plan, epsilon, delta, tight))
+    if quick:
+        key["quick"] = True
+    found = remembered("plans", key, lambda: _found(plan, epsilon, delta, how))
     mechanism = mechanism_from_dict(found["mechanism"])
     return replace(plan, mechanism=mechanism, noise_multiplier=found["noise_multiplier"])
 
 
-def _found(plan: Plan, epsilon: float, delta: float, tight: bool) -> dict[str, Any]:
+class _How(NamedTuple):
+    tight: bool
+    quick: bool
+
+    def sampled(self, plan: Plan) -> list[SampledRoute]:
+        return [] if self.quick else sampled_routes(plan)
+
+
+def _found(plan: Plan, epsilon: float, delta: float, how: _How) -> dict[str, Any]:
     """Mechanism and noise, to be remembered: whoever uses them has them proved by `certify`."""
     if plan.mechanism == "auto":
-        choice = choose_mechanism(plan, epsilon, delta, tight=tight)
+        choice = choose_mechanism(plan, epsilon, delta, **how._asdict())
         shown = Console(stderr=True)
         if shown.is_terminal:
             shown.print(choice)
         plan = choice.plan
     else:
-        plan = plan.with_noise(_least_noise(plan, epsilon, delta, tight))
+        plan = plan.with_noise(_least_noise(plan, epsilon, delta, how))
     mechanism, noise = plan.known_mechanism(), plan.known_noise()
     return {"mechanism": mechanism.to_dict(), "noise_multiplier": noise}
 
 
-def _least_noise(plan: Plan, epsilon: float, delta: float, tight: bool) -> float:
+def _least_noise(plan: Plan, epsilon: float, delta: float, how: _How) -> float:
+    tight = how.tight
     searches = _SEARCHES | _SLOW_SEARCHES if tight else _SEARCHES
     best, refusals = _least_of_curves(searches, plan, epsilon, delta)
     near, ranked = best if best < math.inf else 1.0, []
-    for route in sampled_routes(plan):
+    for route in how.sampled(plan):
         try:
             noise = estimated_noise(plan, route, epsilon, delta, tight=tight, near=near)
             ranked.append((noise, route))
@@ -99,17 +115,20 @@ def _least_noise(plan: Plan, epsilon: float, delta: float, tight: bool) -> float
         point = least_noise(plan, chosen, epsilon, delta, tight=tight, start=noise)
         best = min(best, point.noise_multiplier)
     if best == math.inf:
-        raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))
+        raise no_bound(refusals)
     return best
 
 
-def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = False) -> Choice:
+def choose_mechanism(
+    plan: Plan, epsilon: float, delta: float, *, tight: bool = False, quick: bool = False
+) -> Choice:
     """The mechanism with the smallest noise × error for a plan whose mechanism is "auto".
 
     The plan's sampling, relation, steps and clip norm are kept. Candidates are ranked by estimates within
     about half a minute; the best and independent noise are certified, and the smaller certified
-    product wins. Print the result to see the ranking.
+    product wins. Print the result to see the ranking. ``tight`` and ``quick`` are those of `calibrate`.
     """
+    how = _How(tight, quick)
     if plan.mechanism != "auto":
         raise PlanError(f'the mechanism is chosen already: {plan.mechanism}. Use mechanism="auto".')
 
@@ -119,7 +138,7 @@ def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = 
     def estimate(candidate: Plan, near: float) -> float:
         independent = is_independent(candidate.known_mechanism(), plan.steps)
         best, _ = _least_of_curves(_SEARCHES if independent else few, candidate, epsilon, delta)
-        for route in sampled_routes(candidate):
+        for route in how.sampled(candidate):
             guess = best if best < math.inf else near
             noise = estimated_noise(candidate, route, epsilon, delta, rough=True, near=guess)
             best = min(best, noise)
@@ -131,7 +150,9 @@ def choose_mechanism(plan: Plan, epsilon: float, delta: float, *, tight: bool = 
     if isinstance(plan.sampling, Poisson):
         whole = replace(plan, sampling=FullBatch(), mechanism=Independent())
         floor = plan.sampling.rate * _gaussian_noise(whole, epsilon, delta)
-    return choose(plan, estimate, lambda p: calibrate(p, epsilon, delta, tight=tight), floor=floor)
+    return choose(
+        plan, estimate, lambda p: calibrate(p, epsilon, delta, **how._asdict()), floor=floor
+    )
 
 
 def _least_of_curves(

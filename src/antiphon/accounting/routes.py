@@ -4,7 +4,7 @@
 minutes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from antiphon.accounting import (
@@ -29,6 +29,7 @@ __all__ = [
     "best_account",
     "correlated",
     "is_proved",
+    "no_bound",
     "open_routes",
     "sampled_routes",
 ]
@@ -73,7 +74,7 @@ def open_routes(plan: Plan, *, tight: bool = False) -> dict[str, Account]:
     """
     found, refusals = _ask(ROUTES | SLOW if tight else ROUTES, plan)
     if not found:
-        raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))
+        raise no_bound(refusals)
     return found
 
 
@@ -102,8 +103,18 @@ def is_proved(plan: Plan, epsilon: float, delta: float) -> bool:
         except UnsupportedError as refusal:
             refusals.append(f"{name}: {refusal}")
     if len(refusals) == len(ROUTES):
-        raise UnsupportedError("no accountant can bound this plan. " + " ".join(refusals))
+        raise no_bound(refusals)
     return False
+
+
+def no_bound(refusals: Iterable[str]) -> UnsupportedError:
+    """The error of a plan that all accountants refuse, with each reason once and who gives it."""
+    who: dict[str, list[str]] = {}
+    for refusal in refusals:
+        name, _, reason = refusal.partition(": ")
+        who.setdefault(reason, []).append(name)
+    reasons = (f"{', '.join(names)}: {reason}" for reason, names in who.items())
+    return UnsupportedError(" ".join(("no accountant can bound this plan.", *reasons)))
 
 
 def _ask(routes: dict[str, Callable[[Plan], Any]], plan: Plan) -> tuple[dict[str, Any], list[str]]:

@@ -1,4 +1,4 @@
-"""The command line: ``antiphon audit``."""
+"""The command line: ``antiphon --help`` lists its commands."""
 
 from antiphon.cli.main import main
 

@@ -1,21 +1,70 @@
-"""Types of arguments that several commands take; each refuses with words that say what is allowed."""
+"""What several commands share: their parsers, types of arguments, and files that they write.
+
+Each type refuses with words that say what is allowed.
+"""
 
 import argparse
 import errno
 import math
+import os
 from pathlib import Path
 
+from antiphon.errors import PlanError
+
 __all__ = [
+    "RELATIONS",
+    "Commands",
     "check_folder",
+    "check_new",
+    "command",
+    "names",
     "natural",
     "number",
     "picture",
     "positive_number",
     "probability",
     "whole",
+    "write",
 ]
 
+RELATIONS = ("add-remove", "zero-out", "replace-one")  # `Relation` is imported when a command runs
+
 _PICTURES = (".png", ".pdf", ".svg")
+
+Commands = argparse._SubParsersAction  # to which a command adds its parser
+
+
+def command(
+    commands: "Commands[argparse.ArgumentParser]", name: str, text: str, more: str, examples: str
+) -> argparse.ArgumentParser:
+    """The parser of a command, with ``--json``; ``options.misused(text)`` ends with a usage error.
+
+    Args:
+        commands: Of the program.
+        name: Its name.
+        text: What it does, for the list of commands: no capital letter, no full stop.
+        more: Further sentences for its own help, or nothing.
+        examples: Lines that a user can copy.
+    """
+    parser = commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.{f' {more}' if more else ''}",
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in examples.strip().splitlines()),
+        formatter_class=_Help,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.set_defaults(misused=parser.error)
+    return parser
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Examples stay as they are written; the description is filled as usual."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)
 
 
 def natural(text: str) -> int:
@@ -69,7 +118,33 @@ def picture(text: str) -> Path:
     return path
 
 
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    found = tuple(name.strip() for name in text.split(","))
+    if "" in found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names between commas")
+    return found
+
+
 def check_folder(file: Path | None) -> None:
     """Before minutes are spent: is there a place for the file?"""
     if file is not None and not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(file.parent))
+
+
+def check_new(file: Path | None, force: bool) -> None:
+    """Before anything is spent: is there a place for the file, and none like it yet?"""
+    check_folder(file)
+    if file is not None and file.exists() and (file.is_dir() or not force):
+        wanted = "name a file in it" if file.is_dir() else "give --force to replace it"
+        raise PlanError(f"{file} exists already: {wanted}.")
+
+
+def write(file: Path, text: str) -> None:
+    """Write the file, whole or not at all."""
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(part, file)
+    finally:
+        part.unlink(missing_ok=True)

@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from antiphon.cli.arguments import check_folder, natural, picture, probability, whole
+from antiphon.cli.arguments import (
+    Commands,
+    check_folder,
+    command,
+    natural,
+    picture,
+    probability,
+    whole,
+)
 
 if TYPE_CHECKING:
     from antiphon.auditing import AuditReport
@@ -15,15 +23,15 @@ __all__ = ["add", "run"]
 _FEWEST = 20  # two-world runs: fewer may leave one of the worlds empty
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the command's parser."""
-    text = "attack real runs of a certified plan, and compare what is found with its ε"
-    parser = commands.add_parser(
+    parser = command(
+        commands,
         "audit",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. Nothing in TARGET is changed.",
-        epilog="Exit code: 0 if the certificate is consistent with the attacks, 1 if it is refuted or "
-        "cannot be audited, 2 after wrong usage.",
+        "attack real runs of a certified plan, and compare what is found with its ε",
+        "Nothing in TARGET is changed. Exit code: 0 if the certificate is consistent with the attacks, 1 "
+        "if it is refuted or cannot be audited, 2 after wrong usage.",
+        "antiphon audit plan.json --delta 1e-5 --quick",
     )
     parser.add_argument(
         "target",
@@ -47,7 +55,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument(
         "--figure", metavar="FILE", type=picture, help="draw the audit: .png, .pdf or .svg"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run)
 
 

@@ -1,10 +1,23 @@
 """Parse, call, print; every error that is expected is one line."""
 
 import argparse
+import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
-from antiphon.cli import audit, predict, report, train
+from antiphon.cli import (
+    audit,
+    certify,
+    ledger,
+    plan,
+    predict,
+    report,
+    reproduce,
+    schema,
+    train,
+)
 from antiphon.errors import AntiphonError
 from antiphon.version import __version__
 
@@ -12,7 +25,8 @@ __all__ = ["main"]
 
 # A command is a module with `add`, which makes its parser, and `run`, which returns the exit code.
 # Commands import what they need when they run, so that help is quick.
-_COMMANDS = (train, predict, report, audit)
+# They are listed in the order in which somebody with a table needs them.
+_COMMANDS = (train, predict, report, schema, plan, certify, ledger, audit, reproduce)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,17 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            return int(options.run(options))
     except KeyboardInterrupt:
         print("antiphon: interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read the output has enough of it, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (AntiphonError, OSError) as error:
         print(f"antiphon: error: {_one_line(error)}", file=sys.stderr)
         return 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="antiphon", description="Learning from sensitive data with noise that answers itself."
     )
     parser.add_argument("--version", action="version", version=f"antiphon {__version__}")
@@ -45,6 +64,17 @@ def _parser() -> argparse.ArgumentParser:
     for command in _COMMANDS:
         command.add(commands)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is one line, too."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"antiphon: error: {' '.join(message.split())} (see {self.prog} --help)\n")
+
+
+def _warn(message: Warning | str, *where: Any, **more: Any) -> None:
+    print(f"antiphon: warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
 def _one_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""From a file or folder to the certificate that is to be audited, proved anew where that is cheap."""
+"""From a file or folder to the plan or certificate in it, proved anew where that is cheap."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from antiphon.plan import Plan
 from antiphon.training import read_export
 from antiphon.training.folder import peek
 
-__all__ = ["read"]
+__all__ = ["checked", "find", "read"]
 
 _RTOL = 1e-9  # two proofs of one ε differ by rounding
 _MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
@@ -35,18 +35,34 @@ def read(target: Path, delta: float | None = None) -> Found:
         ε is proved here and now by this version, or the remarks say that it is not: a Monte Carlo bound
         takes minutes, and is taken from the file. A file that claims a smaller ε than is proved is refused.
     """
+    found, notes = find(target)
+    if isinstance(found, Plan):
+        return _certified(found, delta), notes
+    if delta is not None and not math.isclose(delta, found.delta, rel_tol=_RTOL):
+        raise PlanError(
+            f"the certificate is for δ = {found.delta:g}, not {delta:g}: leave --delta out, or audit the "
+            "plan instead."
+        )
+    certificate, more = checked(found)
+    return certificate, (*notes, *more)
+
+
+def find(target: Path) -> tuple[Plan | Certificate, tuple[str, ...]]:
+    """What ``target`` holds, whatever it claims, and remarks for the user.
+
+    Args:
+        target: As for `read`.
+    """
     if target.is_dir():
         meta, is_running = peek(target)
-        notes = (
-            f"a process holds the run in {target}; its certificate is that of the whole plan.",
-        )
-        return _checked(_certificate(target, meta), delta, notes if is_running else ())
+        note = f"a process holds the run in {target}; its certificate is that of the whole plan."
+        return _certificate(target, meta), (note,) if is_running else ()
     if target.suffix == ".safetensors":
-        return _checked(_certificate(target, read_export(target)[1]), delta)
+        return _certificate(target, read_export(target)[1]), ()
     values = _json(target)
     if "plan" in values:
-        return _checked(_certificate(target, {"certificate": values}), delta)
-    return _certified(_plan(target, values), delta), ()
+        return _certificate(target, {"certificate": values}), ()
+    return _plan(target, values), ()
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -77,7 +93,7 @@ def _certificate(path: Path, meta: dict[str, Any]) -> Certificate:
         positive("its ε", certificate.epsilon)
         check_delta(positive("its δ", certificate.delta))
     except _MALFORMED as error:
-        raise StateError(f"{path} holds no certificate that can be audited: {error}") from error
+        raise StateError(f"{path} holds no certificate that can be checked: {error}") from error
     return certificate
 
 
@@ -90,18 +106,17 @@ def _certified(plan: Plan, delta: float | None) -> Certificate:
     return certificate
 
 
-def _checked(claim: Certificate, delta: float | None, notes: tuple[str, ...] = ()) -> Found:
-    """The claim, if it can be proved anew or comes from Monte Carlo."""
-    if delta is not None and not math.isclose(delta, claim.delta, rel_tol=_RTOL):
-        raise PlanError(
-            f"the certificate is for δ = {claim.delta:g}, not {delta:g}: leave --delta out, or audit the "
-            "plan instead."
-        )
+def checked(claim: Certificate) -> Found:
+    """The claim, if it can be proved anew or comes from Monte Carlo, and remarks for the user.
+
+    Guarantee:
+        As for `read`.
+    """
     if claim.confidence is not None and claim.route in {
         r.route for r in sampled_routes(claim.plan)
     }:
         note = f"ε = {claim.epsilon:.4g} is a Monte Carlo bound, taken from the file as it stands."
-        return claim, (*notes, note)
+        return claim, (note,)
     is_slow = claim.route in list(SLOW)
     account = best_account(claim.plan, claim.delta, tight=is_slow)
     proved = account.profile.epsilon(claim.delta)
@@ -113,6 +128,6 @@ def _checked(claim: Certificate, delta: float | None, notes: tuple[str, ...] = (
     # All but ε is made anew: the attack depends on why ε holds.
     own = certify(claim.plan, claim.delta, epsilon=max(claim.epsilon, proved), tight=is_slow)
     if claim.epsilon > proved * (1 + _RTOL):
-        note = f"the file claims ε = {claim.epsilon:.10g}; audited is {proved:.10g}, proved now."
-        return own, (*notes, note)
-    return replace(own, epsilon=claim.epsilon), notes
+        note = f"the file claims ε = {claim.epsilon:.10g}; {proved:.10g} is proved now, and taken."
+        return own, (note,)
+    return replace(own, epsilon=claim.epsilon), ()

@@ -10,7 +10,7 @@
 """
 
 from antiphon.data.dataset import Dataset
-from antiphon.data.files import columns_of_file, read_table, split_target
+from antiphon.data.files import check_columns, columns_of_file, read_table, split_target
 from antiphon.data.generators import (
     HatSum,
     additive_score,
@@ -19,6 +19,7 @@ from antiphon.data.generators import (
 )
 from antiphon.data.schema import Column, Schema
 from antiphon.data.sources import datasets, load
+from antiphon.data.template import template
 
 __all__ = [
     "Column",
@@ -26,6 +27,7 @@ __all__ = [
     "HatSum",
     "Schema",
     "additive_score",
+    "check_columns",
     "columns_of_file",
     "datasets",
     "load",
@@ -33,4 +35,5 @@ __all__ = [
     "separable_additive",
     "split_target",
     "synthetic_logistic",
+    "template",
 ]

@@ -1,6 +1,6 @@
 """Tables in files, read without a look at what kind of values they hold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ from antiphon.errors import DataError, PlanError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["columns_of_file", "read_table", "split_target"]
+__all__ = ["check_columns", "columns_of_file", "read_table", "split_target"]
 
 
 class _Format(NamedTuple):
@@ -112,16 +112,24 @@ def split_target(frame: "pd.DataFrame", target: str) -> "tuple[pd.DataFrame, pd.
         (['age'], [7])
     """
     names = [str(name) for name in frame.columns]
-    if target not in names:
-        near = get_close_matches(target, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise PlanError(f"the table has no column {target!r}; its columns are {names}.{hint}")
+    check_columns([target], names)
     if len(names) == 1:
         raise PlanError(
             f"the table has no column beside {target!r}: there is nothing to learn from."
         )
     frame = frame.set_axis(names, axis=1)
     return frame.drop(columns=target), frame[target]
+
+
+def check_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
+    """Raise PlanError unless all wanted columns are among the names; it suggests the closest one."""
+    for name in wanted:
+        if name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise PlanError(
+                f"the table has no column {name!r}; its columns are {list(names)}.{hint}"
+            )
 
 
 def _found(path: str | PathLike[str]) -> tuple[Path, _Format]:

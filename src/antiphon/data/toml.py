@@ -10,7 +10,7 @@ from typing import Any
 
 from antiphon.errors import PlanError
 
-__all__ = ["read_toml", "write_toml"]
+__all__ = ["read_toml", "toml_key", "toml_value", "write_toml"]
 
 _TEXTS = ("missing", "outside")
 _KEYS = ("columns", *_TEXTS, "bounds", "categories")
@@ -36,20 +36,26 @@ def read_toml(path: str | PathLike[str]) -> dict[str, Any]:
 
 def write_toml(path: str | PathLike[str], values: Mapping[str, Any]) -> None:
     """Write plain keys first, then one table for each mapping."""
-    lines = [f"{key} = {_value(v)}" for key, v in values.items() if not isinstance(v, Mapping)]
+    lines = [f"{key} = {toml_value(v)}" for key, v in values.items() if not isinstance(v, Mapping)]
     for key, table in values.items():
         if isinstance(table, Mapping):
-            lines += ["", f"[{key}]", *(f"{_key(k)} = {_value(v)}" for k, v in table.items())]
+            lines += [
+                "",
+                f"[{key}]",
+                *(f"{toml_key(k)} = {toml_value(v)}" for k, v in table.items()),
+            ]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8", newline="\n")
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """A key, quoted if need be."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
 
-def _value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A text, a number, a truth value or a list of them, on one line."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, str):
         return _text(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)

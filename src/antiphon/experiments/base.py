@@ -44,6 +44,12 @@ class Experiment:
         """The first line of the module's description."""
         return (self._module.__doc__ or self.id).splitlines()[0]
 
+    @property
+    def description(self) -> str:
+        """What follows the first line: what is seen, also where that is not what a paper shows."""
+        lines = (self._module.__doc__ or "").splitlines()[1:]
+        return "\n".join(lines).strip()
+
     def configs(self, preset: str, seeds: int | None = None) -> tuple[Any, ...]:
         """All configurations of a preset.
 

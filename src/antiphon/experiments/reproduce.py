@@ -3,19 +3,19 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
-from antiphon.checks import whole
 from antiphon.errors import DataError
 from antiphon.experiments.base import Experiment, Row, config_hash
 from antiphon.experiments.catalogue import experiment
+from antiphon.experiments.workers import mapped
 from antiphon.progress import bar
 
-__all__ = ["Reproduction", "reproduce"]
+__all__ = ["Reproduction", "reproduce", "rows_of"]
 
 
 @final
@@ -47,6 +47,7 @@ def reproduce(
     *,
     jobs: int = 1,
     seeds: int | None = None,
+    cluster: str | None = None,
 ) -> Reproduction:
     """Run all configurations of an experiment that are not in ``out`` yet, and write its results there.
 
@@ -57,6 +58,11 @@ def reproduce(
             that was broken off goes on where it was.
         jobs: Configurations that run at once, each in a process of its own with one thread.
         seeds: Repetitions in place of the preset's own number.
+        cluster: Address of a Dask scheduler (extra ``cluster``): configurations run on its workers, which
+            need this version of the library and no shared disk.
+
+    Raises:
+        RunError: If there is no cluster at the address, or it lost its workers.
 
     Example:
         >>> import tempfile
@@ -73,38 +79,32 @@ def reproduce(
     left = [
         (config, path) for config, path in zip(configs, paths, strict=True) if not path.is_file()
     ]
+    calls = [(id, config) for config, _ in left]
     with bar(f"{id}, {preset}") as progress:
-        for done, _ in enumerate(_mapped(_finish, [(id, *pair) for pair in left], jobs), start=1):
+        results = mapped(rows_of, calls, jobs=jobs, cluster=cluster)
+        for done, (place, found) in enumerate(results, start=1):
+            _keep(*left[place], found)
             progress(done, len(left))
     rows = [row for path in paths for row in _read(path)]
     summary = chosen.summary(rows)
-    _write_csv(folder / "rows.csv", rows)
-    _write_csv(folder / "summary.csv", summary)
-    _draw(chosen, rows, folder)
+    _publish(chosen, preset, rows, summary, folder)
     return Reproduction(id, preset, rows, summary, folder, len(left))
 
 
-def _mapped(
-    function: Callable[..., Any], calls: Sequence[tuple[Any, ...]], jobs: int
-) -> Iterator[Any]:
-    """The results in any order. The one place that knows how work is spread out."""
-    from joblib import Parallel, delayed
-
-    workers = Parallel(n_jobs=whole("jobs", jobs), return_as="generator_unordered")
-    results: Iterator[Any] = workers(delayed(function)(*call) for call in calls)
-    return results
-
-
-def _finish(id: str, config: Any, path: Path) -> None:
-    """Run one configuration on one thread and keep its rows, whole or not at all."""
+def rows_of(id: str, config: Any) -> list[Row]:
+    """Run one configuration on one thread."""
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        rows = experiment(id).run(config)
+        return experiment(id).run(config)
     finally:
         torch.set_num_threads(threads)
+
+
+def _keep(config: Any, path: Path, rows: list[Row]) -> None:
+    """Write the rows of one configuration, whole or not at all."""
     part = path.with_suffix(f".{os.getpid()}.part")
     part.write_text(json.dumps({"config": vars(config), "rows": rows}), encoding="utf-8")
     os.replace(part, path)
@@ -116,6 +116,15 @@ def _read(path: Path) -> list[Row]:
         return rows
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error}. Remove it to run it again.") from error
+
+
+def _publish(
+    chosen: Experiment, preset: str, rows: list[Row], summary: list[Row], folder: Path
+) -> None:
+    """Tables and a figure."""
+    _write_csv(folder / "rows.csv", rows)
+    _write_csv(folder / "summary.csv", summary)
+    _draw(chosen, rows, folder)
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:

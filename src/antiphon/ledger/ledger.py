@@ -119,6 +119,11 @@ class Ledger:
         return cls(Path(path))
 
     @property
+    def head(self) -> dict[str, Any]:
+        """What the ledger was created with: budget, relation, filter, name of the data."""
+        return dict(self._read().head)
+
+    @property
     def budget(self) -> tuple[float, float]:
         """ε and δ that all entries together must not pass."""
         head = self._read().head

@@ -48,7 +48,9 @@ def create(path: Path, head: dict[str, Any]) -> None:
 def locked(path: Path) -> Iterator[IO[bytes]]:
     """The file, while no other process can write to it."""
     if not Path(path).exists():
-        raise LedgerError(f"there is no ledger at {path}; Ledger.create makes one.")
+        raise LedgerError(
+            f"there is no ledger at {path}; create one: Ledger.create, or `antiphon ledger FILE create`."
+        )
     with open(path, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file

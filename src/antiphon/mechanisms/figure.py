@@ -17,7 +17,11 @@ __all__ = ["figure", "last_row"]
 
 
 def figure(
-    mechanisms: Mapping[str, AbstractMechanism], T: int, participation: AbstractParticipation
+    mechanisms: Mapping[str, AbstractMechanism],
+    T: int,
+    participation: AbstractParticipation,
+    *,
+    noise: Mapping[str, float] | None = None,
 ) -> "Figure":
     """Two panels: the correlations, and the error of prefix sums at equal privacy.
 
@@ -25,6 +29,7 @@ def figure(
         mechanisms: By the names to show.
         T: Number of steps.
         participation: Sets the sensitivity by which the errors are scaled.
+        noise: The noise multiplier of each mechanism, by which errors are then scaled instead.
 
     Returns:
         A matplotlib figure, bound to no window: save it with ``savefig``.
@@ -44,7 +49,7 @@ def figure(
         if shown.any():
             marker = "o" if shown.sum() == 1 else ""
             left.plot(steps[:-1][shown], taken_back[shown], marker=marker, **style)
-        scale = float(mechanism.sensitivity(T, participation))
+        scale = float(mechanism.sensitivity(T, participation) if noise is None else noise[name])
         right.plot(steps, scale * mechanism.errors(T), label=name, **style)
     left.set(
         xscale="log",
@@ -58,7 +63,7 @@ def figure(
         xscale="log",
         yscale="log",
         xlabel="step",
-        ylabel="error of the prefix sum × sensitivity",
+        ylabel=f"error of the prefix sum × {'sensitivity' if noise is None else 'noise multiplier'}",
         title="Noise in the sum of all gradients so far",
     )
     for axes in (left, right):

@@ -21,7 +21,7 @@ from antiphon.mechanisms.tree import Tree
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
 from antiphon.participation import AbstractParticipation, Reshuffled
 
-__all__ = ["Row", "Table", "table"]
+__all__ = ["Row", "Table", "buffers_of", "makers", "table"]
 
 # Mechanisms of O(T³) work are left out beyond these: they would take minutes.
 _STORED_STEPS = 2048
@@ -123,13 +123,13 @@ def table(
     """
     check_steps(steps)
     participation.check(steps)
-    makers = _makers(steps, participation, kind, workload)
+    found = makers(steps, participation, kind, workload)
     rows = []
-    for label in progress(list(makers)):
-        mechanism = makers[label]()
+    for label in progress(list(found)):
+        mechanism = found[label]()
         sensitivity = mechanism.sensitivity(steps, participation)
         error = mechanism.error(steps, kind, workload)
-        buffers = _buffers(mechanism, steps)
+        buffers = buffers_of(mechanism, steps)
         loss = float(sensitivity) * error
         rows.append(
             Row(label, mechanism, float(sensitivity), sensitivity.is_exact, error, loss, buffers)
@@ -139,9 +139,14 @@ def table(
     return Table(steps, participation, kind, bound, tuple(rows))
 
 
-def _makers(
-    T: int, participation: AbstractParticipation, kind: ErrorKind, workload: Workload
+def makers(
+    T: int,
+    participation: AbstractParticipation,
+    kind: ErrorKind = "rms",
+    workload: Workload = PREFIX_SUMS,
 ) -> dict[str, Callable[[], AbstractMechanism]]:
+    """By label, functions that make each mechanism at its best parameter, where that takes seconds."""
+
     def best(family: str, **options: int) -> AbstractMechanism:
         found = optimize(family, T, participation, kind=kind, workload=workload, **options)
         return found.mechanism
@@ -151,7 +156,7 @@ def _makers(
         assert isinstance(nu, NuFTRL)
         return nu.buffered(T, 5)
 
-    makers: dict[str, Callable[[], AbstractMechanism]] = {
+    found: dict[str, Callable[[], AbstractMechanism]] = {
         "independent": Independent,
         "lambda-cgd": lambda: best("lambda-cgd"),
         "optimal cc": lambda: NuFTRL(0.0),
@@ -163,13 +168,13 @@ def _makers(
         "tree": Tree,
     }
     if T <= _STORED_STEPS:
-        makers |= {"honaker": Honaker, "full honaker": FullHonaker, "fft": FFT}
+        found |= {"honaker": Honaker, "full honaker": FullHonaker, "fft": FFT}
     if T <= _DENSE_STEPS and not isinstance(participation, Reshuffled):
-        makers["dense"] = lambda: best("dense")
-    return makers
+        found["dense"] = lambda: best("dense")
+    return found
 
 
-def _buffers(mechanism: AbstractMechanism, T: int) -> int:
+def buffers_of(mechanism: AbstractMechanism, T: int) -> int:
     """Most tensors kept between two steps: after the last but one step for those that store z."""
     scalar = torch.zeros(1)
     state = mechanism.init(scalar, T)

@@ -1,0 +1,114 @@
+"""``antiphon reproduce``: the papers' figures and tables."""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from antiphon.cli.arguments import Commands, command, whole
+
+__all__ = ["add", "run"]
+
+
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
+    """Add the command's parser."""
+    parser = command(
+        commands,
+        "reproduce",
+        "run the experiments behind the papers' figures and tables",
+        "Finished configurations are kept: a run that was broken off goes on where it was. `all` goes on "
+        "after an experiment that fails, and then ends with exit code 1.",
+        """
+antiphon reproduce list
+antiphon reproduce kan-sgd-noise-growth --preset ci --out results
+antiphon reproduce all --preset full --jobs 8
+antiphon reproduce kan-sgd-figure-1 --cluster tcp://scheduler:8786""",
+    )
+    parser.add_argument("what", metavar="list|all|ID", help="what there is, everything, or one")
+    parser.add_argument(
+        "--preset", choices=("ci", "full"), default="full", help="ci takes seconds (full)"
+    )
+    parser.add_argument("--seeds", metavar="N", type=whole, help="repetitions (the preset's own)")
+    spread = parser.add_mutually_exclusive_group()
+    spread.add_argument("--jobs", metavar="N", type=whole, default=1, help="processes (1)")
+    spread.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, tcp://host:port")
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, default=Path("results"), help="of all results (results)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or run experiments. The exit code is 1 if one of them failed."""
+    from antiphon.experiments import experiments
+
+    if options.what == "list":
+        return _list(options)
+    if options.what != "all":
+        _show([_reproduced(options.what, options)], options)
+        return 0
+    results = []
+    for id in experiments():
+        try:
+            results.append(_reproduced(id, options))
+        except Exception as error:  # the others may well run
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            results.append({"id": id, "preset": options.preset, "error": reason})
+    _show(results, options)
+    return 1 if any("error" in result for result in results) else 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from antiphon.experiments import experiment, experiments
+
+    titles = {id: experiment(id).title for id in experiments()}
+    if options.json:
+        print(json.dumps([{"id": id, "title": title} for id, title in titles.items()]))
+    else:
+        width = max(map(len, titles))
+        for id, title in titles.items():
+            print(f"{id:{width}}  {title}")
+    return 0
+
+
+def _reproduced(id: str, options: argparse.Namespace) -> dict[str, Any]:
+    from antiphon.experiments import reproduce
+
+    began = time.monotonic()
+    found = reproduce(
+        id,
+        options.preset,
+        options.out / id,
+        jobs=options.jobs,
+        seeds=options.seeds,
+        cluster=options.cluster,
+    )
+    return {
+        "id": id,
+        "preset": options.preset,
+        "folder": str(found.folder),
+        "rows": len(found.rows),
+        "computed": found.computed,
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def _show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps(results if options.what == "all" else results[0]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    view = Table("experiment", "configurations run", "rows", "seconds", "result", box=None)
+    for result in results:
+        cells = (str(result.get(name, "")) for name in ("computed", "rows", "seconds"))
+        failed = "error" in result
+        view.add_row(
+            result["id"],
+            *cells,
+            f"failed: {result['error']}" if failed else result["folder"],
+            style="red" if failed else "",
+        )
+    Console().print(view)
