@@ -123,7 +123,7 @@ def test_a_held_out_score_is_noisy_and_paid_for(call, place):
     found = json.loads(out)
     score, plan = found["evaluation"], found["certificate"]["plan"]
     (event,) = plan["extra"]
-    assert event["mu"] == score["mu"] and "accuracy on held-out records" in json.dumps(event)
+    assert event["mu"] > 0 and event["what"] == "the accuracy on held-out records"
     assert plan["n"] + score["rows"] == 400 and 60 < score["rows"] < 140
     low, high = score["interval"]["accuracy"]
     assert low <= score["metrics"]["accuracy"] <= high

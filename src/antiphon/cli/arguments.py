@@ -1,4 +1,4 @@
-"""What several commands share: their parsers, types of arguments, and files that they write.
+"""What several commands share: their parsers, and types of arguments.
 
 Each type refuses with words that say what is allowed.
 """
@@ -6,7 +6,6 @@ Each type refuses with words that say what is allowed.
 import argparse
 import errno
 import math
-import os
 from pathlib import Path
 
 from antiphon.errors import PlanError
@@ -24,7 +23,6 @@ __all__ = [
     "positive_number",
     "probability",
     "whole",
-    "write",
 ]
 
 RELATIONS = ("add-remove", "zero-out", "replace-one")  # `Relation` is imported when a command runs
@@ -138,13 +136,3 @@ def check_new(file: Path | None, force: bool) -> None:
     if file is not None and file.exists() and (file.is_dir() or not force):
         wanted = "name a file in it" if file.is_dir() else "give --force to replace it"
         raise PlanError(f"{file} exists already: {wanted}.")
-
-
-def write(file: Path, text: str) -> None:
-    """Write the file, whole or not at all."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(part, file)
-    finally:
-        part.unlink(missing_ok=True)

@@ -13,11 +13,12 @@ from antiphon.cli.arguments import (
     command,
     positive_number,
     probability,
-    write,
 )
 
 if TYPE_CHECKING:
     from antiphon.certificate import Certificate
+
+from antiphon.writing import write_whole
 
 __all__ = ["add", "run"]
 
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     check_new(options.out, options.force)
     certificate = _certificate(options)
     if options.out is not None:
-        write(options.out, certificate.to_json() + "\n")
+        write_whole(options.out, certificate.to_json() + "\n")
     if options.json:
         print(certificate.to_json())
     else:

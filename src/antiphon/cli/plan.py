@@ -16,12 +16,13 @@ from antiphon.cli.arguments import (
     positive_number,
     probability,
     whole,
-    write,
 )
 
 if TYPE_CHECKING:
     from antiphon.plan import Plan
     from antiphon.sampling import AbstractSampling
+
+from antiphon.writing import write_whole
 
 __all__ = ["add", "run"]
 
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         announce=_announce,
     )
     if options.out is not None:
-        write(options.out, found.plan.to_json() + "\n")
+        write_whole(options.out, found.plan.to_json() + "\n")
     if options.json:
         print(found.to_json())
     else:

@@ -6,21 +6,24 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from antiphon.cli.arguments import Commands, check_folder, command
+
 __all__ = ["add", "run"]
 
 _MODEL = "model.safetensors"
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the command's parser."""
-    text = "apply a trained model to a table"
-    parser = commands.add_parser(
+    parser = command(
+        commands,
         "predict",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}: one line per row, as CSV.",
-        epilog="example:\n  antiphon predict model new-patients.csv --proba --out predicted.csv\n\n"
-        "Predictions for records that are not the model's own training records cost no privacy of those.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "apply a trained model to a table",
+        "One line per row, as CSV. Records that the model has not learned from cost no privacy of those "
+        "that it has.",
+        """
+antiphon predict model new-patients.csv
+antiphon predict model new-patients.csv --proba --out predicted.csv""",
     )
     parser.add_argument(
         "model", metavar="MODEL", type=Path, help="folder of `antiphon train`, or .safetensors"
@@ -32,13 +35,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     )
     parser.add_argument("--proba", action="store_true", help="probabilities of the classes, too")
     parser.add_argument("--out", metavar="FILE", type=Path, help="file to write (standard output)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of CSV")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read the model and the table, and write the predictions."""
-    from antiphon.cli.arguments import check_folder
     from antiphon.data.declared import check_columns, typed
     from antiphon.data.files import read_table
     from antiphon.errors import PlanError

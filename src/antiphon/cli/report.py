@@ -4,18 +4,21 @@ import argparse
 import json
 from pathlib import Path
 
+from antiphon.cli.arguments import Commands, check_folder, command
+
 __all__ = ["add", "run"]
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the command's parser."""
-    text = "write the report page of a run anew"
-    parser = commands.add_parser(
+    parser = command(
+        commands,
         "report",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}: one HTML file that needs no network.",
-        epilog="example:\n  antiphon report model --out for-the-board.html",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "write the report page of a run anew",
+        "It is one HTML file that needs no network.",
+        """
+antiphon report model
+antiphon report model --out for-the-board.html""",
     )
     parser.add_argument(
         "run_folder",
@@ -26,16 +29,12 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     parser.add_argument(
         "--out", metavar="FILE", type=Path, help="file to write (report.html in RUN)"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the report's JSON and nothing else"
-    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page, or print what stands on it."""
     from antiphon import reports
-    from antiphon.cli.arguments import check_folder
     from antiphon.writing import write_whole
 
     check_folder(options.out)

@@ -14,8 +14,8 @@ from antiphon.cli.arguments import (
     names,
     positive_number,
     probability,
-    write,
 )
+from antiphon.writing import write_whole
 
 __all__ = ["add", "run"]
 
@@ -66,9 +66,9 @@ def run(options: argparse.Namespace) -> int:
     found: dict[str, Any] = {"table": str(options.table), "columns": columns}
     text = _private(options, columns, found) if options.private else _header(options, columns)
     if certificate is not None:
-        write(certificate, json.dumps(found["certificate"]) + "\n")
+        write_whole(certificate, json.dumps(found["certificate"]) + "\n")
     if options.out is not None:
-        write(options.out, text)
+        write_whole(options.out, text)
     _show(options, found, text)
     return 0
 

@@ -25,7 +25,7 @@ def score_table(evaluation: Mapping[str, Any] | None) -> RenderableType:
     view.add_column(justify="right")
     for name, value in evaluation["metrics"].items():
         text = f"{value:.4g}"
-        if name in evaluation.get("interval", {}):
+        if name in (evaluation.get("interval") or {}):
             low, high = evaluation["interval"][name]
             text += f"  (95 %: {low:.4g} to {high:.4g})"
         view.add_row(name, text)

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
+from antiphon import releases
 from antiphon.events import GaussianRelease
 from antiphon.randomness import Generator
-from antiphon.releases import private_accuracy, private_mean
+from antiphon.releases import private_accuracy
 
 __all__ = ["COMMONEST", "WHAT", "on_held_out", "on_public", "scores"]
 
@@ -107,14 +108,13 @@ def on_held_out(
         score = private_accuracy(values, **common)
     else:
         most = 1.0 if is_classifier else estimator.target_.high - estimator.target_.low
-        score = private_mean(values, (0.0, most), **common)
+        score = releases.private_mean(values, (0.0, most), **common)
     name = "accuracy" if is_classifier else "mean absolute error"
     return {
         "kind": "paid",
         "rows": len(y),
         "metrics": {name: score.value},
         "interval": {name: list(score.interval)},
-        "mu": event.mu,
     }
 
 

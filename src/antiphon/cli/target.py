@@ -18,6 +18,7 @@ from antiphon.training.folder import peek
 
 __all__ = ["checked", "find", "read"]
 
+_MODEL = "model.safetensors"  # in the folder of `antiphon train`
 _RTOL = 1e-9  # two proofs of one ε differ by rounding
 _MALFORMED = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
@@ -28,7 +29,8 @@ def read(target: Path, delta: float | None = None) -> Found:
     """The certificate at ``target``, and remarks for the user.
 
     Args:
-        target: A run's folder, an exported ``.safetensors`` file, or the JSON of a certificate or a plan.
+        target: The folder of a run or of ``antiphon train``, an exported ``.safetensors`` file, or the
+            JSON of a certificate or a plan.
         delta: δ at which a plan is certified, n^-1.1 unless given. A certificate has its own.
 
     Guarantee:
@@ -53,6 +55,8 @@ def find(target: Path) -> tuple[Plan | Certificate, tuple[str, ...]]:
     Args:
         target: As for `read`.
     """
+    if (target / _MODEL).is_file():
+        target = target / _MODEL
     if target.is_dir():
         meta, is_running = peek(target)
         note = f"a process holds the run in {target}; its certificate is that of the whole plan."

@@ -6,7 +6,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from antiphon.cli.arguments import natural, number, positive_number, probability, whole
+from antiphon.cli.arguments import (
+    Commands,
+    command,
+    natural,
+    number,
+    positive_number,
+    probability,
+    whole,
+)
 from antiphon.errors import PlanError, RunError
 
 if TYPE_CHECKING:
@@ -15,26 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _OUT = Path("antiphon-run")
-_EXAMPLES = """examples:
-  antiphon train                                         the breast-cancer data of scikit-learn
-  antiphon schema patients.csv --target ill --out bounds.toml    then fill the file in
-  antiphon train patients.csv --target ill --epsilon 1 --bounds bounds.toml --out model
-  antiphon train --resume --out model                    go on after Ctrl-C or a crash
+_MORE = (
+    "No score is shown unless the records that it is computed on are public (--test) or it is paid for "
+    "(--evaluate). Exit code: 0 if all is well, 1 after an error, 2 after wrong usage, 130 if interrupted."
+)
+_EXAMPLES = """
+antiphon train                            the breast-cancer data of scikit-learn, for a look
+antiphon schema patients.csv --target ill --out bounds.toml       then fill the file in
+antiphon train patients.csv --target ill --epsilon 1 --bounds bounds.toml --out model
+antiphon train --resume --out model       go on after Ctrl-C or a crash"""
 
-No score is shown unless the records it is computed on are public (--test) or it is paid for (--evaluate).
-Exit code: 0 if all is well, 1 after an error, 2 after wrong usage, 130 if interrupted."""
 
-
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the command's parser."""
     text = "train a private model on a table, with a certificate and a report page"
-    parser = commands.add_parser(
-        "train",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command(commands, "train", text, _MORE, _EXAMPLES)
     parser.add_argument(
         "table", metavar="TABLE", nargs="?", help=".csv, .csv.gz, .tsv, .parquet or .npz"
     )
@@ -73,7 +76,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     option("--seed", metavar="S", type=natural, help="reproducible, hence not for release")
     option("--out", metavar="DIR", type=Path, default=_OUT, help=f"new folder ({_OUT})")
     option("--resume", action="store_true", help="go on with the interrupted run in DIR")
-    option("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run)
 
 
