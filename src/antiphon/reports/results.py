@@ -84,7 +84,9 @@ def _metrics(report: _Report) -> Markup:
     for name, value in found["metrics"].items():
         ends = _ends(found, name)
         shown = (
-            "–" if value is None else number(report, f"evaluation.metrics.{name}", f"{value:.4g}")
+            "–"
+            if value is None
+            else number(report, ("evaluation", "metrics", name), f"{value:.4g}")
         )
         rows.append([name, shown] + ([_between(ends)] if intervals else []))
     return table("Scores", ["score", "value"] + ([between] if intervals else []), rows)
