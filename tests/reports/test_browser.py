@@ -20,7 +20,13 @@ def places(report, plain_report, tmp_path_factory):
         reports.write(content, home / name)
     wide = [{f"column {i}": 1 / (i + 1) for i in range(30)}]
     page = reports.experiment_page(
-        id="kan", title="T", description="D", preset="ci", rows=wide, summary=wide, figure_svg=SVG
+        id="kan-sgd-noise-growth",
+        title="T",
+        description="D",
+        preset="ci",
+        rows=wide,
+        summary=wide,
+        figure_svg=SVG,
     )
     (home / "experiment").mkdir()
     (home / "experiment" / "report.html").write_text(page, encoding="utf-8")

@@ -236,7 +236,7 @@ def test_an_experiment_has_a_page_with_all_its_rows():
     text = reports.experiment_page(
         id="kan-sgd-noise-growth",
         title="How noise grows",
-        description="How noise grows\n\nA paragraph\nof two lines.\n\n- one\n- two",
+        description="How noise grows\n\nA paragraph\nof ``two`` lines.\n\n- one\n- two",
         preset="ci",
         rows=rows,
         summary=rows,

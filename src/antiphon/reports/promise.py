@@ -136,7 +136,7 @@ def _whose(report: _Report) -> Markup:
         "p",
         "A record is one row of the table. Somebody with several rows is protected less; to protect people "
         "with all their rows, name the column that tells them apart: ",
-        tag("code", "--user COLUMN"),
+        tag("code", "--user COLUMN", class_="flag"),
         ".",
     )
 

@@ -51,12 +51,12 @@ def _no_score() -> Markup:
             "ul",
             tag(
                 "li",
-                tag("code", "--test FILE"),
+                tag("code", "--test FILE", class_="flag"),
                 " measures on records that you declare public, at no cost;",
             ),
             tag(
                 "li",
-                tag("code", "--evaluate SHARE"),
+                tag("code", "--evaluate SHARE", class_="flag"),
                 " holds that share of the rows out, and releases "
                 "a noisy score of them, paid for within the same ε and δ.",
             ),
