@@ -279,7 +279,7 @@ def _interpolated(points: list[list[float]], rate: float) -> float:
 
 
 def _one_in(delta: float) -> str:
-    return f"at most 1 in {math.floor(1 / delta):,}"
+    return f"at most 1 in {math.floor(1 / delta * (1 + 1e-12)):,}"
 
 
 def _sentence(line: str) -> str:
