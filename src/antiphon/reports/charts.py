@@ -49,9 +49,11 @@ class _Frame:
     bottom: int = 58
 
     def x(self, share: float) -> float:
+        """From the left, for a place on the axis."""
         return round(self.left + share * (self.width - self.left - self.right), 2)
 
     def y(self, share: float) -> float:
+        """From the top."""
         return round(self.height - self.bottom - share * (self.height - self.top - self.bottom), 2)
 
 

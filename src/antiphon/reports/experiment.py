@@ -5,6 +5,7 @@ import csv
 import inspect
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def experiment_page(
     ]
     head = join(
         tag("p", "Antiphon · reproduced experiment", class_="eyebrow"),
-        tag("h1", title),
+        tag("h1", title.rstrip(".")),
         tag("p", tag("code", f"antiphon reproduce {id} --preset {preset}"), class_="lead"),
     )
     footer = tag("p", f"Written by antiphon {__version__}. The page is complete in itself.")
@@ -74,8 +75,14 @@ def _flowing(block: str) -> Any:
     """A paragraph without the breaks of its source; a list keeps one line for each item."""
     lines = block.splitlines()
     if not all(line.startswith(("- ", "* ", "  ")) for line in lines):
-        return " ".join(line.strip() for line in lines)
-    return tag("span", block, class_="description")
+        return _with_code(" ".join(line.strip() for line in lines))
+    return tag("span", _with_code(block), class_="description")
+
+
+def _with_code(text: str) -> Markup:
+    """What stands between backquotes as code."""
+    parts = re.split("`+", text)
+    return join([tag("code", part) if place % 2 else part for place, part in enumerate(parts)])
 
 
 def _names(rows: _Rows) -> list[str]:

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any, final
@@ -67,12 +68,21 @@ def join(*children: Any) -> Markup:
     return Markup("".join(parts))
 
 
-def number(report: dict[str, Any], path: str, shown: str) -> Markup:
-    """A number of the report as it is shown; the element holds every digit, and its path."""
+def number(report: dict[str, Any], path: str | Sequence[str], shown: str) -> Markup:
+    """A number of the report as it is shown; the element holds every digit, and where it stands.
+
+    Args:
+        report: The report.
+        path: Keys, or their names with dots between them where no key has one.
+        shown: How it is written.
+    """
+    keys = path.split(".") if isinstance(path, str) else list(path)
     value: Any = report
-    for key in path.split("."):
-        value = value[int(key) if isinstance(value, list) else key]
-    return tag("data", powers(shown), value=repr(value), data_path=path, class_="number")
+    for key in keys:
+        value = value[key]
+    return tag(
+        "data", powers(shown), value=repr(value), data_path=json.dumps(keys), class_="number"
+    )
 
 
 def powers(text: str) -> str:

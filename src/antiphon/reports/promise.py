@@ -136,7 +136,7 @@ def _whose(report: _Report) -> Markup:
         "p",
         "A record is one row of the table. Somebody with several rows is protected less; to protect people "
         "with all their rows, name the column that tells them apart: ",
-        tag("code", "--user COLUMN"),
+        tag("code", "--user COLUMN", class_="flag"),
         ".",
     )
 
@@ -279,7 +279,7 @@ def _interpolated(points: list[list[float]], rate: float) -> float:
 
 
 def _one_in(delta: float) -> str:
-    return f"at most 1 in {math.floor(1 / delta):,}"
+    return f"at most 1 in {math.floor(1 / delta * (1 + 1e-12)):,}"
 
 
 def _sentence(line: str) -> str:

@@ -51,12 +51,12 @@ def _no_score() -> Markup:
             "ul",
             tag(
                 "li",
-                tag("code", "--test FILE"),
+                tag("code", "--test FILE", class_="flag"),
                 " measures on records that you declare public, at no cost;",
             ),
             tag(
                 "li",
-                tag("code", "--evaluate SHARE"),
+                tag("code", "--evaluate SHARE", class_="flag"),
                 " holds that share of the rows out, and releases "
                 "a noisy score of them, paid for within the same ε and δ.",
             ),
@@ -84,7 +84,9 @@ def _metrics(report: _Report) -> Markup:
     for name, value in found["metrics"].items():
         ends = _ends(found, name)
         shown = (
-            "–" if value is None else number(report, f"evaluation.metrics.{name}", f"{value:.4g}")
+            "–"
+            if value is None
+            else number(report, ("evaluation", "metrics", name), f"{value:.4g}")
         )
         rows.append([name, shown] + ([_between(ends)] if intervals else []))
     return table("Scores", ["score", "value"] + ([between] if intervals else []), rows)

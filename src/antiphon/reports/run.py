@@ -24,7 +24,7 @@ def learning(report: _Report) -> Markup:
             "There is no learning curve. Drawn from the training table it would be one more look at "
             "private records, which the certificate does not cover. With records that are declared "
             "public (",
-            tag("code", "--test FILE"),
+            tag("code", "--test FILE", class_="flag"),
             "), the curve on those is shown here.",
             class_="note",
         )
