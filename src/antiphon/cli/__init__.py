@@ -1,4 +1,4 @@
-"""The command line: ``antiphon audit``."""
+"""The command line: ``antiphon audit``, ``antiphon explore``."""
 
 from antiphon.cli.main import main
 

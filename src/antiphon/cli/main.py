@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from antiphon.cli import audit
+from antiphon.cli import audit, explore
 from antiphon.errors import AntiphonError
 from antiphon.version import __version__
 
@@ -12,7 +12,7 @@ __all__ = ["main"]
 
 # A command is a module with `add`, which makes its parser, and `run`, which returns the exit code.
 # Commands import what they need when they run, so that help is quick.
-_COMMANDS = (audit,)
+_COMMANDS = (audit, explore)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
