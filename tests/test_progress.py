@@ -5,6 +5,8 @@ import pty
 import subprocess
 import sys
 
+from antiphon.progress import bar, heard_by
+
 CODE = """
 from antiphon import progress
 progress._PATIENCE = {patience}
@@ -45,3 +47,15 @@ def test_a_file_gets_nothing():
         [sys.executable, "-c", CODE.format(patience=0)], capture_output=True, check=True
     )
     assert done.stderr == b""
+
+
+def test_a_listener_hears_every_bar_within_its_block_and_none_after_it():
+    heard = []
+    with heard_by(lambda *told: heard.append(told)):
+        with bar("first") as update:
+            update(1, 3)
+        with bar("second") as update:
+            update(2, 2)
+    with bar("third") as update:
+        update(1, 1)
+    assert heard == [("first", 1, 3), ("second", 2, 2)]

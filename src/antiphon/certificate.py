@@ -129,7 +129,7 @@ class Certificate:
         )
         view.add_column(style="bold", no_wrap=True)
         view.add_column()
-        for name, text in self._lines():
+        for name, text in self.lines():
             view.add_row(name, text)
         return view
 
@@ -138,7 +138,8 @@ class Certificate:
         Console(file=out, width=100).print(self.__rich__())
         return out.getvalue()
 
-    def _lines(self) -> list[tuple[str, str]]:
+    def lines(self) -> list[tuple[str, str]]:
+        """What it says, as pairs of a word and a text: what is printed, for pages of any kind."""
         neighbours = _RELATIONS[self.relation].format(unit=self.unit)
         lines = [
             ("guarantee", f"({round_up(self.epsilon)}, {self.delta:g})-differential privacy"),

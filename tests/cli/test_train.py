@@ -48,11 +48,13 @@ def patients(n=400, seed=0):
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A working folder with a table of patients, a public one, and bounds."""
-    monkeypatch.chdir(tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
     patients().drop(columns="cost").to_csv("patients.csv", index=False)
     patients(100, seed=1).drop(columns="cost").to_csv("public.csv", index=False)
     Path("bounds.toml").write_text(BOUNDS)
-    return tmp_path
+    return work
 
 
 @pytest.fixture
@@ -174,7 +176,8 @@ def test_bounds_are_found_privately_where_none_are_declared(call, place):
     assert code == 0, err
     (event,) = json.loads(out)["certificate"]["plan"]["extra"]
     assert event["what"] == "bounds of the columns"
-    columns = {c["name"]: c for c in json.loads(Path("model/report.json").read_text())["columns"]}
+    found = json.loads(Path("model/report.json").read_text())["trained"]
+    columns = {c["name"]: c for c in found["columns"]}
     assert (
         columns["dose"]["bounds_from"] == "private" and columns["age"]["bounds_from"] == "declared"
     )

@@ -1,7 +1,7 @@
 """From what happened to the (ε, δ) that is proved for it."""
 
 from antiphon.accounting.account import Account
-from antiphon.accounting.calibrate import calibrate, choose_mechanism
+from antiphon.accounting.calibrate import calibrate, choose_mechanism, noise_by
 from antiphon.accounting.comparison import Comparison, compare
 from antiphon.accounting.gaussian import (
     gaussian_delta,
@@ -29,5 +29,6 @@ __all__ = [
     "gaussian_trade_off",
     "largest_batch",
     "most_steps",
+    "noise_by",
     "open_routes",
 ]

@@ -7,10 +7,26 @@ from typing import Any, final
 
 from antiphon.errors import PlanError, StateError
 
-__all__ = ["EXAMPLE", "Asked"]
+__all__ = ["EXAMPLE", "Asked", "estimator_name"]
 
 EXAMPLE = "breast-cancer"  # the table that is used where none is named
 _EXAMPLE_EPSILON = 2.0
+_ESTIMATORS = {
+    ("kan", "classification"): "PrivateKANClassifier",
+    ("kan", "regression"): "PrivateKANRegressor",
+    ("mlp", "classification"): "PrivateMLPClassifier",
+    ("mlp", "regression"): "PrivateMLPRegressor",
+    ("logistic", "classification"): "PrivateLogisticRegression",
+}
+
+
+def estimator_name(model: str, task: str) -> str:
+    """The class in `antiphon.estimators` that does it."""
+    name = _ESTIMATORS.get((model, task))
+    if name is None:
+        able = sorted(model for model, its in _ESTIMATORS if its == task)
+        raise PlanError(f"--model {model} does not do {task}: use --model {' or '.join(able)}.")
+    return name
 
 
 @final

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from antiphon import estimators, reports
 from antiphon.cli import scoring
-from antiphon.cli.asked import Asked
+from antiphon.cli.asked import Asked, estimator_name
 from antiphon.cli.material import Material, collect
 from antiphon.cli.run_folder import RunFolder
-from antiphon.errors import AntiphonError, DataError, PlanError
+from antiphon.errors import AntiphonError, DataError
 from antiphon.events import GaussianRelease
 from antiphon.ledger import Ledger
 from antiphon.releases import mu_of_share
@@ -22,13 +22,6 @@ __all__ = ["Result", "train"]
 
 _SCORE_SHARE = 0.05  # of the budget, for a noisy score
 _POINTS = 40  # of a learning curve
-_CLASSES = {
-    ("kan", "classification"): "PrivateKANClassifier",
-    ("kan", "regression"): "PrivateKANRegressor",
-    ("mlp", "classification"): "PrivateMLPClassifier",
-    ("mlp", "regression"): "PrivateMLPRegressor",
-    ("logistic", "classification"): "PrivateLogisticRegression",
-}
 
 
 @final
@@ -104,11 +97,7 @@ class _Job:
 
     def _estimator(self, delta: float) -> Any:
         m, asked = self.material, self.asked
-        name = _CLASSES.get((asked.model, m.task))
-        if name is None:
-            raise PlanError(
-                f"--model {asked.model} does not do {m.task}: use --model kan or mlp, or another --task."
-            )
+        name = estimator_name(asked.model, m.task)
         options: dict[str, Any] = {
             "epsilon": asked.epsilon,
             "delta": delta,

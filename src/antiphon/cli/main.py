@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from antiphon.cli import (
     audit,
     certify,
+    explore,
     ledger,
     plan,
     predict,
@@ -26,7 +27,7 @@ __all__ = ["main"]
 # A command is a module with `add`, which makes its parser, and `run`, which returns the exit code.
 # Commands import what they need when they run, so that help is quick.
 # They are listed in the order in which somebody with a table needs them.
-_COMMANDS = (train, predict, report, schema, plan, certify, ledger, audit, reproduce)
+_COMMANDS = (train, predict, report, schema, plan, explore, certify, ledger, audit, reproduce)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from antiphon.cli.asked import EXAMPLE, Asked
+from antiphon.cli.asked import EXAMPLE, Asked, estimator_name
 from antiphon.data import Column, Schema, load
 from antiphon.data.declared import check_columns, typed
 from antiphon.data.files import read_table
@@ -100,6 +100,7 @@ def _of_files(asked: Asked) -> Material:
     schema = replace(declared, columns=tuple(c for c in declared.columns if c.name not in beside))
     goal = next((c for c in declared.columns if c.name == target), None)
     task = asked.task or _task(asked, goal)
+    estimator_name(asked.model, task)  # refuses what there is none for
     notes = (f"columns that are not used: {', '.join(unused)}.",) if unused else ()
     test = None
     if asked.test is not None:
