@@ -76,6 +76,7 @@ class Start:
 
     def check_same(self, asked: Mapping[str, Any]) -> None:
         """Raise if another fit is asked for than the one that began."""
+        asked = json.loads(json.dumps(asked))  # tuples come back from the file as lists
         for name in {**self.asked, **asked}:
             kept, given = self.asked.get(name), asked.get(name)
             if kept != given:
