@@ -29,7 +29,13 @@ if TYPE_CHECKING:
     )
     from antiphon.accounting.calibrate import calibrate
     from antiphon.certificate import Certificate, certify
-    from antiphon.estimators import PrivateKANClassifier, PrivateKANRegressor
+    from antiphon.estimators import (
+        PrivateKANClassifier,
+        PrivateKANRegressor,
+        PrivateLogisticRegression,
+        PrivateMLPClassifier,
+        PrivateMLPRegressor,
+    )
     from antiphon.ledger import Ledger
     from antiphon.plan import Plan
     from antiphon.relations import Relation
@@ -58,6 +64,9 @@ __all__ = [
     "PrivacyEngine",
     "PrivateKANClassifier",
     "PrivateKANRegressor",
+    "PrivateLogisticRegression",
+    "PrivateMLPClassifier",
+    "PrivateMLPRegressor",
     "Recorded",
     "Relation",
     "ShuffledEpochs",
@@ -86,10 +95,18 @@ _HOMES = {
     "Ledger": "ledger",
     "Plan": "plan",
     "PrivacyEngine": "training",
-    "PrivateKANClassifier": "estimators",
-    "PrivateKANRegressor": "estimators",
     "Relation": "relations",
     "make_private": "training",
+    **dict.fromkeys(
+        (
+            "PrivateKANClassifier",
+            "PrivateKANRegressor",
+            "PrivateLogisticRegression",
+            "PrivateMLPClassifier",
+            "PrivateMLPRegressor",
+        ),
+        "estimators",
+    ),
     **dict.fromkeys(
         (
             "BallsInBins",

@@ -1,6 +1,4 @@
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -34,34 +32,6 @@ QUICK = {"steps": 10, "sampling": "full-batch", "bounds": (-1, 1), "random_state
 
 def quick(**options):
     return PrivateKANClassifier(**{**QUICK, **options})
-
-
-CHECKS = """
-import sys, warnings
-from sklearn.utils.estimator_checks import check_estimator
-import antiphon.estimators as estimators
-
-warnings.simplefilter("ignore")
-check_estimator(getattr(estimators, sys.argv[1])(**eval(sys.argv[2])), on_skip=None)
-"""
-
-
-def run_checks(estimator, options):
-    # In a process of its own: the tests' type checks would refuse what scikit-learn puts into __init__.
-    command = [sys.executable, "-c", CHECKS, estimator, repr(options)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("estimator", ["PrivateKANClassifier", "PrivateKANRegressor"])
-def test_scikit_learn_checks_pass_with_few_steps(estimator):
-    run_checks(estimator, {"steps": 4, "sampling": "full-batch"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("estimator", ["PrivateKANClassifier", "PrivateKANRegressor"])
-def test_scikit_learn_checks_pass_with_defaults(estimator):
-    run_checks(estimator, {})
 
 
 def test_breast_cancer_at_epsilon_one_without_any_setting():

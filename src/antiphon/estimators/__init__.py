@@ -6,7 +6,17 @@ PrivateKANClassifier(epsilon=0.5)
 """
 
 from antiphon.estimators.kan import PrivateKANClassifier, PrivateKANRegressor
+from antiphon.estimators.logistic import PrivateLogisticRegression
+from antiphon.estimators.mlp import PrivateMLPClassifier, PrivateMLPRegressor
 from antiphon.estimators.saving import load
 from antiphon.estimators.scaling import ScaledDataWarning
 
-__all__ = ["PrivateKANClassifier", "PrivateKANRegressor", "ScaledDataWarning", "load"]
+__all__ = [
+    "PrivateKANClassifier",
+    "PrivateKANRegressor",
+    "PrivateLogisticRegression",
+    "PrivateMLPClassifier",
+    "PrivateMLPRegressor",
+    "ScaledDataWarning",
+    "load",
+]

@@ -11,12 +11,21 @@ from antiphon.errors import AntiphonError, StateError
 from antiphon.estimators.base import AbstractPrivateEstimator
 from antiphon.estimators.codec import from_json, schema_from_json, target_from_json
 from antiphon.estimators.kan import PrivateKANClassifier, PrivateKANRegressor
+from antiphon.estimators.logistic import PrivateLogisticRegression
+from antiphon.estimators.mlp import PrivateMLPClassifier, PrivateMLPRegressor
 from antiphon.training import read_export
 
 __all__ = ["load"]
 
 _CLASSES: dict[str, type[AbstractPrivateEstimator]] = {
-    kind.__name__: kind for kind in (PrivateKANClassifier, PrivateKANRegressor)
+    kind.__name__: kind
+    for kind in (
+        PrivateKANClassifier,
+        PrivateKANRegressor,
+        PrivateLogisticRegression,
+        PrivateMLPClassifier,
+        PrivateMLPRegressor,
+    )
 }
 
 

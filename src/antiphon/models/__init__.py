@@ -1,4 +1,4 @@
-"""Models as plain modules, which know nothing of privacy: Kolmogorov-Arnold networks.
+"""Models as plain modules, which know nothing of privacy: Kolmogorov-Arnold networks, and a perceptron.
 
 >>> from antiphon.models import KAN
 >>> sum(parameter.numel() for parameter in KAN([64, 64, 10]).parameters())
@@ -9,6 +9,15 @@ from antiphon.linalg import UniformSplines
 from antiphon.models.kan import KAN, KANLayer
 from antiphon.models.splines import spline_basis
 from antiphon.models.table_kan import TableKAN
+from antiphon.models.table_mlp import TableMLP
 from antiphon.models.two_layer import TwoLayerKAN
 
-__all__ = ["KAN", "KANLayer", "TableKAN", "TwoLayerKAN", "UniformSplines", "spline_basis"]
+__all__ = [
+    "KAN",
+    "KANLayer",
+    "TableKAN",
+    "TableMLP",
+    "TwoLayerKAN",
+    "UniformSplines",
+    "spline_basis",
+]

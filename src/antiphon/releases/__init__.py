@@ -14,17 +14,21 @@
 from antiphon.releases.bounds import ColumnBounds, false_inclusion, private_bounds
 from antiphon.releases.budget import mu_of_share
 from antiphon.releases.histogram import histogram_sensitivity, private_histogram
+from antiphon.releases.mean import Mean, mean_sensitivity, private_mean
 from antiphon.releases.quantile import private_quantile
 from antiphon.releases.score import Score, private_accuracy
 
 __all__ = [
     "ColumnBounds",
+    "Mean",
     "Score",
     "false_inclusion",
     "histogram_sensitivity",
+    "mean_sensitivity",
     "mu_of_share",
     "private_accuracy",
     "private_bounds",
     "private_histogram",
+    "private_mean",
     "private_quantile",
 ]
