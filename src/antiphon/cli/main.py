@@ -60,6 +60,7 @@ class _Parser(argparse.ArgumentParser):
     """Wrong usage is one line, too."""
 
     def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is."""
         self.exit(2, f"antiphon: error: {' '.join(message.split())} (see {self.prog} --help)\n")
 
 
