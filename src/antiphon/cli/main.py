@@ -33,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            return int(options.run(options))
+            code = int(options.run(options))
+        sys.stdout.flush()  # an error of the last lines is one line, too
+        return code
     except KeyboardInterrupt:
         print("antiphon: interrupted", file=sys.stderr)
         return 130
