@@ -1,9 +1,12 @@
 """The README's Python is run, and links within the documentation lead somewhere."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from antiphon.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -69,6 +72,23 @@ def test_the_page_on_tables_runs_as_it_stands(tmp_path, monkeypatch, capsys):
     assert [
         line for line in written.splitlines() if line in shown.splitlines()
     ] == shown.splitlines()
+
+
+def test_the_page_on_commands_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "commands.md").read_text()
+    (tmp_path / "patients.csv").write_text(re.search(r"```csv\n(.*?)```", page, re.S).group(1))
+    blocks = "".join(re.findall(r"```sh\n(.*?)```", page, re.S)).replace("\\\n", " ")
+    for line in blocks.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == "antiphon"
+        assert (line, main(arguments)) == (line, 0)
+    shown = capsys.readouterr()
+    assert shown.err == "" and "differential privacy" in shown.out
+    template = (tmp_path / "bounds.toml").read_text().splitlines()
+    for line in re.search(r"```toml\n(.*?)```", page, re.S).group(1).splitlines():
+        assert line in template
+    assert (tmp_path / "results" / "kan-sgd-noise-growth" / "figure.svg").exists()
 
 
 def test_the_page_on_theory_runs_as_it_stands(capsys):

@@ -130,7 +130,9 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
-    assert "usage: antiphon" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert err.startswith("antiphon: error: ") and err.count("\n") == 1
+    assert "--help)" in err
 
 
 def test_help_and_version_are_quick_and_load_no_heavy_library(capsys):

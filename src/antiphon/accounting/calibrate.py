@@ -109,6 +109,7 @@ class _How(NamedTuple):
     quick: bool
 
     def sampled(self, plan: Plan) -> list[SampledRoute]:
+        """Accountants by Monte Carlo, unless an answer is wanted quickly."""
         return [] if self.quick else sampled_routes(plan)
 
 

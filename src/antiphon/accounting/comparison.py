@@ -166,8 +166,8 @@ def compare(
         The noise of the recommended plan, and of every row that says so, is proved.
 
     Example:
-        >>> from antiphon.sampling import FullBatch
-        >>> plan = Plan(n=1000, sampling=FullBatch(), steps=64, mechanism="auto")
+        >>> from antiphon.sampling import OnePass
+        >>> plan = Plan(n=640, sampling=OnePass(10), steps=64, mechanism="auto", relation="zero-out")
         >>> found = compare(plan, 1.0, 1e-5, ["independent", "tree", "blt"])
         >>> [row.label for row in found.rows]
         ['blt', 'tree', 'independent']

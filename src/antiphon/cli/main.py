@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
-            return int(options.run(options))
+            code = int(options.run(options))
+        sys.stdout.flush()  # an error of the last lines is one line, too
+        return code
     except KeyboardInterrupt:
         print("antiphon: interrupted", file=sys.stderr)
         return 130
@@ -71,6 +73,7 @@ class _Parser(argparse.ArgumentParser):
     """Wrong usage is one line, too."""
 
     def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is."""
         self.exit(2, f"antiphon: error: {' '.join(message.split())} (see {self.prog} --help)\n")
 
 
