@@ -10,7 +10,11 @@ from mkdocs.utils import get_relative_url
 __all__ = ["on_files", "on_page_content", "on_page_markdown", "references"]
 
 ROOT = Path(__file__).parents[1]
-ABOVE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "README.md": "index.md"}
+ABOVE = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "README.md": "index.md",
+}
 
 
 def references() -> dict[str, dict[str, str]]:
@@ -38,7 +42,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.src_uri in ("changelog.md", "contributing.md"):
         markdown = re.sub(r"\]\(docs/", "](", markdown)
     for name, target in ABOVE.items():
-        markdown = markdown.replace(f"](../{name})", f"]({target})").replace(f"]({name})", f"]({target})")
+        markdown = markdown.replace(f"](../{name})", f"]({target})").replace(
+            f"]({name})", f"]({target})"
+        )
     markdown = re.sub(r"\]\((?:\.\./)?examples/(\w+)\.py\)", r"](examples.md#\1)", markdown)
     return markdown.replace("](references.bib)", "](references.md)")
 
@@ -70,5 +76,7 @@ def _references() -> str:
         authors = fields["author"].replace(" and ", "; ")
         place = fields.get("booktitle") or fields.get("journal") or fields.get("publisher")
         rest = ", ".join(text for text in (place, fields.get("note"), fields["year"]) if text)
-        lines.append(f'- <span id="{key}">**{key}**</span>: {authors}. *{fields["title"]}.* {rest}.')
+        lines.append(
+            f'- <span id="{key}">**{key}**</span>: {authors}. *{fields["title"]}.* {rest}.'
+        )
     return "\n".join(lines) + "\n"
