@@ -46,7 +46,7 @@ def test_the_table_example_takes_a_csv(tmp_path, monkeypatch, capsys):
     rows = "\n".join(f"{i % 7},{i % 5},{'a' if i % 7 > 3 else 'b'}" for i in range(300))
     (tmp_path / "own.csv").write_text(f"x,y,group\n{rows}\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", "table.py own.csv --target group --steps 5".split())
+    monkeypatch.setattr(sys, "argv", ["table.py", "own.csv", "--target", "group", "--steps", "5"])
     runpy.run_path(str(EXAMPLES / "table.py"), run_name="__main__")
     assert "differential privacy" in capsys.readouterr().out
     assert (tmp_path / "demo-table" / "effects.png").exists()
