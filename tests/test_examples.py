@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import antiphon
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
+# The package that is tested here, wherever the process starts.
+SETTING = {
+    "OMP_NUM_THREADS": "1",
+    "PYTHONIOENCODING": "utf-8",
+    "PYTHONPATH": str(Path(antiphon.__file__).resolve().parents[1]),
+}
 SMALL = {
     "audit": (["--runs", "0"], "verdict: consistent", []),
     "compare_mechanisms": (["--epochs", "2", "--batches", "10"], "loss below", ["demo/mechanisms.png"]),
@@ -35,7 +43,7 @@ def test_an_example_runs(name, tmp_path):
     run = subprocess.run(
         [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), *arguments],
         capture_output=True, text=True, cwd=tmp_path, timeout=300,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"},
+        env=os.environ | SETTING,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert shown in run.stdout
