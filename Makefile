@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types layers pytest acceptance benchmarks format clean
+.PHONY: demo test lint types layers pytest acceptance benchmarks docs format clean
 
 # A private model of the breast-cancer data that scikit-learn ships: certificate, model and report page.
 demo: $(READY)
@@ -41,12 +41,17 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/kan.py
 
+# The documentation as a site, in site/; tests/test_site.py builds it, too.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo "open site/index.html"
+
 format: $(READY)
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --fix --quiet .
 
 clean:
-	rm -rf $(VENV) demo dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Antiphon needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 ...")'

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import log_loss, roc_auc_score
 
-from antiphon import releases
 from antiphon.events import GaussianRelease
 from antiphon.randomness import Generator
-from antiphon.releases import private_accuracy
+from antiphon.releases import private_accuracy, private_mean
 
 __all__ = ["COMMONEST", "WHAT", "on_held_out", "on_public", "scores"]
 
@@ -108,7 +107,7 @@ def on_held_out(
         score = private_accuracy(values, **common)
     else:
         most = 1.0 if is_classifier else estimator.target_.high - estimator.target_.low
-        score = releases.private_mean(values, (0.0, most), **common)
+        score = private_mean(values, (0.0, most), **common)
     name = "accuracy" if is_classifier else "mean absolute error"
     return {
         "kind": "paid",
