@@ -360,3 +360,18 @@ def test_the_page_can_be_written_anew(call, place):
     assert json.loads(call("report", "model", "--json")[1]) == json.loads(
         Path("model/report.json").read_text()
     )
+
+
+def test_bounds_that_were_paid_for_before_are_counted_in(call, place):
+    options = ("--target", "ill", "--categories", "sex", "--out", "found.toml")
+    assert call("schema", "patients.csv", "--private", "--epsilon", 1, *options)[0] == 0
+    text = Path("found.toml").read_text()
+    assert "[released]" in text
+    Path("found.toml").write_text(text.replace('# sex = ["first", "second"]', 'sex = ["f", "m"]'))
+    train = ("train", "patients.csv", "--target", "ill", "--epsilon", 4, *QUICK)
+    code, out, err = call(*train, "--bounds", "found.toml", "--out", "model", "--json")
+    assert code == 0, err
+    (event,) = json.loads(out)["certificate"]["plan"]["extra"]
+    assert event["what"] == "bounds of the columns" and event["relation"] == "add-remove"
+    code, _, err = call(*train, "--bounds", "found.toml", "--user", "grade", "--out", "other")
+    assert code == 1 and "found privately for single records" in err

@@ -82,7 +82,7 @@ class _Job:
         )
         delta = units**-1.1 if self.asked.delta is None else self.asked.delta
         estimator, event = self._estimator(delta), self._event(delta)
-        self._fit(estimator, kept, () if event is None else (event,))
+        self._fit(estimator, kept, (*m.released, *(() if event is None else (event,))))
         evaluation = None
         if m.test is not None:
             evaluation = scoring.on_public(estimator, *m.test)

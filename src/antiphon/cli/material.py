@@ -9,10 +9,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from antiphon.cli.asked import EXAMPLE, Asked, estimator_name
-from antiphon.data import Column, Schema, load
-from antiphon.data.declared import check_columns, typed
-from antiphon.data.files import read_table
+from antiphon.data import Column, Schema, check_columns, load, read_table, typed
+from antiphon.data.toml import read_toml
 from antiphon.errors import DataError, PlanError
+from antiphon.events import Event, event_from_dict
 
 __all__ = ["Material", "collect"]
 
@@ -36,6 +36,7 @@ class Material:
         target: What the target is called.
         test: Public records with their targets, or None.
         notes: What the user should know.
+        released: What bounds in the file have cost before, to be counted in.
     """
 
     X: Any
@@ -48,6 +49,7 @@ class Material:
     target: str
     test: tuple[Any, NDArray[Any]] | None
     notes: tuple[str, ...] = ()
+    released: tuple[Event, ...] = ()
 
 
 def collect(asked: Asked) -> Material:
@@ -95,7 +97,7 @@ def _of_files(asked: Asked) -> Material:
     frame = read_table(Path(str(asked.table)))
     target = str(asked.target)
     beside = [name for name in (target, asked.user) if name is not None]
-    check_columns(frame, beside, str(asked.table))
+    check_columns(beside, frame.columns, str(asked.table))
     declared, unused = _declared(asked, [str(name) for name in frame.columns if name not in beside])
     schema = replace(declared, columns=tuple(c for c in declared.columns if c.name not in beside))
     goal = next((c for c in declared.columns if c.name == target), None)
@@ -105,7 +107,7 @@ def _of_files(asked: Asked) -> Material:
     test = None
     if asked.test is not None:
         public = read_table(Path(asked.test))
-        check_columns(public, [*schema.names, target], asked.test)
+        check_columns([*schema.names, target], public.columns, asked.test)
         test = (typed(public, schema), _targets(public[target], task, goal, asked.test))
     return Material(
         X=typed(frame, schema),
@@ -118,7 +120,21 @@ def _of_files(asked: Asked) -> Material:
         target=target,
         test=test,
         notes=notes,
+        released=_released(asked),
     )
+
+
+def _released(asked: Asked) -> tuple[Event, ...]:
+    """The release that found the file's bounds, if `antiphon schema --private` did."""
+    values = {} if asked.bounds == "private" else read_toml(asked.bounds)
+    if "released" not in values:
+        return ()
+    if asked.user is not None:
+        raise PlanError(
+            f"the bounds in {asked.bounds} were found privately for single records, but users are to be "
+            "protected. Declare bounds from public knowledge."
+        )
+    return (event_from_dict(values["released"]),)
 
 
 def _declared(asked: Asked, features: list[str]) -> tuple[Schema, list[str]]:
@@ -145,8 +161,8 @@ def _declared(asked: Asked, features: list[str]) -> tuple[Schema, list[str]]:
 
 
 def _task(asked: Asked, goal: Column | None) -> str:
-    """What is declared of the target decides; nothing that stands in the table does."""
-    is_number = asked.target_bounds is not None or (goal is not None and goal.kind == "number")
+    """What is declared of the target decides, never what stands in the table."""
+    is_number = asked.target_bounds is not None or (goal is not None and goal.bounds is not None)
     return "regression" if is_number else "classification"
 
 

@@ -40,8 +40,7 @@ antiphon predict model new-patients.csv --proba --out predicted.csv""",
 
 def run(options: argparse.Namespace) -> int:
     """Read the model and the table, and write the predictions."""
-    from antiphon.data.declared import check_columns, typed
-    from antiphon.data.files import read_table
+    from antiphon.data import check_columns, read_table, typed
     from antiphon.errors import PlanError
     from antiphon.estimators import load
     from antiphon.writing import write_whole
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.proba and not hasattr(estimator, "predict_proba"):
         raise PlanError("the model predicts numbers: it has no probabilities. Leave out --proba.")
     frame = read_table(Path(options.table))
-    check_columns(frame, estimator.schema_.names, options.table)
+    check_columns(estimator.schema_.names, frame.columns, options.table)
     predicted = _columns(estimator, typed(frame, estimator.schema_), options.proba)
     text = _json(predicted) if options.json else predicted.to_csv(index=False, lineterminator="\n")
     if options.out is None:

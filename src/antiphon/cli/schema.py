@@ -87,14 +87,14 @@ def _certificate_path(out: Path) -> Path:
 
 
 def _columns(found: tuple[str, ...], options: argparse.Namespace) -> tuple[str, ...]:
-    """The names without the target, if all that were named are there."""
+    """All names, the target's last, if all that were named are there."""
     from antiphon.data import check_columns
 
     target = () if options.target is None else (options.target,)
     check_columns((*target, *options.categories), found)
     rest = tuple(name for name in found if name not in target)
-    check_columns(options.categories, rest)
-    return rest
+    check_columns(options.categories, (*rest, *target))
+    return (*rest, *target)
 
 
 def _header(options: argparse.Namespace, columns: tuple[str, ...]) -> str:
@@ -105,11 +105,13 @@ def _header(options: argparse.Namespace, columns: tuple[str, ...]) -> str:
 
 
 def _about(options: argparse.Namespace) -> list[str]:
-    target = f" without {json.dumps(options.target)}, which is to be predicted"
-    return [
-        f"Bounds of the columns of {json.dumps(options.table.name)}"
-        f"{target if options.target is not None else ''}."
-    ]
+    about = [f"Bounds of the columns of {json.dumps(options.table.name)}."]
+    if options.target is not None:
+        about.append(
+            f"{json.dumps(options.target)} is to be predicted: declare its classes in [categories], or the "
+            "bounds of a number."
+        )
+    return about
 
 
 def _private(options: argparse.Namespace, columns: tuple[str, ...], found: dict[str, Any]) -> str:
@@ -122,7 +124,7 @@ def _private(options: argparse.Namespace, columns: tuple[str, ...], found: dict[
     from antiphon.events import GaussianRelease
     from antiphon.releases import private_bounds
 
-    numbers = [name for name in columns if name not in options.categories]
+    numbers = [n for n in columns if n not in (*options.categories, options.target)]
     if not numbers:
         raise PlanError("all columns are categories: there is no number to find bounds of.")
     delta, relation = options.delta or _DELTA, options.relation or RELATIONS[0]
@@ -144,7 +146,10 @@ def _private(options: argparse.Namespace, columns: tuple[str, ...], found: dict[
         f"{json.dumps(_certificate_path(options.out).name)} proves it.",
         "A column that holds no numbers has bounds of noise: move it to [categories].",
     ]
-    return template(columns, head=head, categories=options.categories, bounds=bounds)
+    released = {key: value for key, value in event.to_dict().items() if value is not None}
+    return template(
+        columns, head=head, categories=options.categories, bounds=bounds, released=released
+    )
 
 
 def _show(options: argparse.Namespace, found: dict[str, Any], text: str) -> None:

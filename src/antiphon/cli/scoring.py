@@ -103,6 +103,7 @@ def on_held_out(
     if users is not None:
         values = _by_user(values.astype(float), users)
     common: dict[str, Any] = {"mu": event.mu, "generator": generator, "what": event.what}
+    score: Any
     if is_classifier and users is None:
         score = private_accuracy(values, **common)
     else:

@@ -10,6 +10,7 @@
 """
 
 from antiphon.data.dataset import Dataset
+from antiphon.data.declared import typed
 from antiphon.data.files import check_columns, columns_of_file, read_table, split_target
 from antiphon.data.generators import (
     HatSum,
@@ -36,4 +37,5 @@ __all__ = [
     "split_target",
     "synthetic_logistic",
     "template",
+    "typed",
 ]

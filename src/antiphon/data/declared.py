@@ -1,7 +1,5 @@
 """A table as it was declared: the schema's columns, in its order, each value of its declared kind."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,19 +11,7 @@ from antiphon.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["check_columns", "typed"]
-
-
-def check_columns(frame: "pd.DataFrame", names: Sequence[str], where: str) -> None:
-    """Raise if the table lacks one of these columns; it may have others."""
-    found = [str(name) for name in frame.columns]
-    lacking = [name for name in names if name not in found]
-    if lacking:
-        near = get_close_matches(lacking[0], found, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise DataError(
-            f"{where} has no column {', '.join(map(repr, lacking))}; its columns are {found}.{hint}"
-        )
+__all__ = ["typed"]
 
 
 def typed(frame: "pd.DataFrame", schema: Schema) -> "pd.DataFrame":

@@ -121,15 +121,14 @@ def split_target(frame: "pd.DataFrame", target: str) -> "tuple[pd.DataFrame, pd.
     return frame.drop(columns=target), frame[target]
 
 
-def check_columns(wanted: Iterable[str], names: Sequence[str]) -> None:
+def check_columns(wanted: Iterable[str], names: Iterable[Any], where: str = "the table") -> None:
     """Raise PlanError unless all wanted columns are among the names; it suggests the closest one."""
+    found = [str(name) for name in names]
     for name in wanted:
-        if name not in names:
-            near = get_close_matches(name, names, n=1)
+        if name not in found:
+            near = get_close_matches(name, found, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise PlanError(
-                f"the table has no column {name!r}; its columns are {list(names)}.{hint}"
-            )
+            raise PlanError(f"{where} has no column {name!r}; its columns are {found}.{hint}")
 
 
 def _found(path: str | PathLike[str]) -> tuple[Path, _Format]:

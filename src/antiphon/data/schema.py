@@ -214,6 +214,7 @@ class Schema:
         without it the bounds' columns come first. ``missing`` and ``outside`` may stand there, too.
         """
         values = read_toml(path)
+        values.pop("released", None)  # what the bounds have cost: for whoever pays
         bounds, categories = values.pop("bounds", {}), values.pop("categories", {})
         names = values.pop(
             "columns", [*bounds, *(name for name in categories if name not in bounds)]

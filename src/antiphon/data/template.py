@@ -1,6 +1,7 @@
 """Bounds files for a user to fill in, written from nothing but the names of the columns."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from antiphon.data.toml import toml_key, toml_value
 
@@ -19,6 +20,7 @@ def template(
     head: Sequence[str] = (),
     categories: Sequence[str] = (),
     bounds: Mapping[str, tuple[float, float]] | None = None,
+    released: Mapping[str, Any] | None = None,
 ) -> str:
     """The text of a file that `Schema.from_toml` reads, also before it is filled in.
 
@@ -27,6 +29,7 @@ def template(
         head: Lines to stand above, as comments.
         categories: Those that are categories; any of them may be while none is named.
         bounds: Those that are known already.
+        released: The event by which they were found, so that a training on the same table pays for it.
 
     Example:
         >>> print(template(["age"]).splitlines()[-1])
@@ -49,4 +52,10 @@ def template(
         f'# {toml_key(name)} = ["first", "second"]'
         for name in categories or (name for name in names if name not in known)
     ]
+    if released is not None:
+        lines += [
+            "",
+            "# What these bounds have cost: trainings with this file count it in. Leave it here.",
+        ]
+        lines += ["[released]", *(f"{toml_key(k)} = {toml_value(v)}" for k, v in released.items())]
     return "\n".join(lines) + "\n"

@@ -13,7 +13,7 @@ from antiphon.errors import PlanError
 __all__ = ["read_toml", "toml_key", "toml_value", "write_toml"]
 
 _TEXTS = ("missing", "outside")
-_KEYS = ("columns", *_TEXTS, "bounds", "categories")
+_KEYS = ("columns", *_TEXTS, "bounds", "categories", "released")
 
 
 def read_toml(path: str | PathLike[str]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def read_toml(path: str | PathLike[str]) -> dict[str, Any]:
     unknown = sorted(set(values) - set(_KEYS))
     if unknown:
         raise PlanError(f"{path} has unknown keys {unknown}; a bounds file may have {list(_KEYS)}.")
-    for key in ("bounds", "categories"):
+    for key in ("bounds", "categories", "released"):
         if not isinstance(values.get(key, {}), dict):
             raise PlanError(f"{key} in {path} is a table, [{key}]; got {values[key]!r}.")
     names = values.get("columns", [])

@@ -43,7 +43,9 @@ __all__ = ["AbstractPrivateEstimator", "Callback"]
 
 _WHAT = "bounds of the columns"
 _SETTINGS = "all settings were chosen without looking at the records or at results on them"
-_DECLARED = "bounds and categories were declared without looking at the records"
+_DECLARED = (
+    "what was not released of bounds and categories was declared without looking at the records"
+)
 _LARGE_DELTA = 0.01
 _ANY = (-1e300, 1e300)  # bounds within which every number is
 

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -14,6 +13,8 @@ from antiphon.experiments.base import Experiment, Row, config_hash
 from antiphon.experiments.catalogue import experiment
 from antiphon.experiments.workers import mapped
 from antiphon.progress import bar
+from antiphon.reports import experiment_page
+from antiphon.writing import write_whole
 
 __all__ = ["Reproduction", "reproduce", "rows_of"]
 
@@ -28,7 +29,7 @@ class Reproduction:
         preset: "ci" or "full".
         rows: All rows, in the order of the configurations.
         summary: Means and standard errors.
-        folder: Where ``rows.csv``, ``summary.csv``, ``figure.svg``, ``figure.png`` are.
+        folder: Where ``rows.csv``, ``summary.csv``, ``figure.svg``, ``figure.png`` and ``index.html`` are.
         computed: Configurations that were run now; the others were found in the folder.
     """
 
@@ -69,7 +70,7 @@ def reproduce(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found = reproduce("kan-sgd-noise-growth", "ci", folder)
         ...     sorted(path.name for path in found.folder.iterdir())
-        ['figure.png', 'figure.svg', 'kept', 'rows.csv', 'summary.csv']
+        ['figure.png', 'figure.svg', 'index.html', 'kept', 'rows.csv', 'summary.csv']
     """
     chosen, folder = experiment(id), Path(out)
     configs = chosen.configs(preset, seeds)
@@ -105,9 +106,7 @@ def rows_of(id: str, config: Any) -> list[Row]:
 
 def _keep(config: Any, path: Path, rows: list[Row]) -> None:
     """Write the rows of one configuration, whole or not at all."""
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps({"config": vars(config), "rows": rows}), encoding="utf-8")
-    os.replace(part, path)
+    write_whole(path, json.dumps({"config": vars(config), "rows": rows}))
 
 
 def _read(path: Path) -> list[Row]:
@@ -121,10 +120,20 @@ def _read(path: Path) -> list[Row]:
 def _publish(
     chosen: Experiment, preset: str, rows: list[Row], summary: list[Row], folder: Path
 ) -> None:
-    """Tables and a figure."""
+    """Tables, a figure, and a page with both."""
     _write_csv(folder / "rows.csv", rows)
     _write_csv(folder / "summary.csv", summary)
     _draw(chosen, rows, folder)
+    page = experiment_page(
+        id=chosen.id,
+        title=chosen.title,
+        description=chosen.description,
+        preset=preset,
+        rows=rows,
+        summary=summary,
+        figure_svg=(folder / "figure.svg").read_text(encoding="utf-8"),
+    )
+    write_whole(folder / "index.html", page)
 
 
 def _write_csv(path: Path, rows: Sequence[Row]) -> None:
