@@ -25,7 +25,15 @@ _KEPT = 32  # finished jobs that can still be asked for
 
 @final
 class Busy(AntiphonError):
-    """A certification is running already."""
+    """A certification is running already.
+
+    Attributes:
+        job: The one that is.
+    """
+
+    def __init__(self, job: "Job") -> None:
+        super().__init__("a certification is running already: cancel it first.")
+        self.job = job
 
 
 @final
@@ -68,8 +76,9 @@ class Jobs:
             Busy: If one is running.
         """
         with self._lock:
-            if any(job.state == "running" for job in self._jobs.values()):
-                raise Busy("a certification is running already: cancel it first.")
+            for job in self._jobs.values():
+                if job.state == "running":
+                    raise Busy(job)
             job = Job()
             self._jobs[job.id] = job
             while len(self._jobs) > _KEPT:
