@@ -80,9 +80,6 @@ class Jobs:
                 if job.state == "running":
                     raise Busy(job)
             job = Job()
-            self._jobs[job.id] = job
-            while len(self._jobs) > _KEPT:
-                del self._jobs[next(iter(self._jobs))]
             ours, theirs = multiprocessing.Pipe(duplex=False)
             self._process = multiprocessing.get_context("spawn").Process(
                 target=_work, args=(theirs, plan.to_json(), epsilon, delta), daemon=True
@@ -90,6 +87,9 @@ class Jobs:
             with _no_interrupts():
                 self._process.start()
             theirs.close()
+            self._jobs[job.id] = job  # once it runs: what did not start is in nobody's way
+            while len(self._jobs) > _KEPT:
+                del self._jobs[next(iter(self._jobs))]
             thread = threading.Thread(
                 target=self._follow, args=(job, ours, self._process), daemon=True
             )

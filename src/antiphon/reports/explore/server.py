@@ -98,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
+        """The page, its parts, the answer to a question, the state of a job."""
         url = urlsplit(self.path)
         if not self._is_ours():
             return
@@ -111,6 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "there is nothing here.")
 
     def do_POST(self) -> None:
+        """Start a certification, or end it."""
         url = urlsplit(self.path)
         if not self._is_ours():
             return
