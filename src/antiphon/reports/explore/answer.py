@@ -102,7 +102,7 @@ def routes(plan: Plan) -> tuple[list[str], list[str]]:
         case Poisson():
             return ["gaussian"], ["pld" if independent else "moments"]
         case FixedSize():
-            return ["gaussian"], ["pld" if independent else "conditioned"]
+            return ["gaussian"], ["pld", "conditioned"] if independent else ["conditioned"]
         case ShuffledEpochs():
             return ["gaussian", "conditioned"], ["shuffling"] if independent else []
         case BallsInBins():

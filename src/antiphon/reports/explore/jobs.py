@@ -25,7 +25,15 @@ _KEPT = 32  # finished jobs that can still be asked for
 
 @final
 class Busy(AntiphonError):
-    """A certification is running already."""
+    """A certification is running already.
+
+    Attributes:
+        job: The one that is.
+    """
+
+    def __init__(self, job: "Job") -> None:
+        super().__init__("a certification is running already: cancel it first.")
+        self.job = job
 
 
 @final
@@ -68,12 +76,10 @@ class Jobs:
             Busy: If one is running.
         """
         with self._lock:
-            if any(job.state == "running" for job in self._jobs.values()):
-                raise Busy("a certification is running already: cancel it first.")
+            for job in self._jobs.values():
+                if job.state == "running":
+                    raise Busy(job)
             job = Job()
-            self._jobs[job.id] = job
-            while len(self._jobs) > _KEPT:
-                del self._jobs[next(iter(self._jobs))]
             ours, theirs = multiprocessing.Pipe(duplex=False)
             self._process = multiprocessing.get_context("spawn").Process(
                 target=_work, args=(theirs, plan.to_json(), epsilon, delta), daemon=True
@@ -81,6 +87,9 @@ class Jobs:
             with _no_interrupts():
                 self._process.start()
             theirs.close()
+            self._jobs[job.id] = job  # once it runs: what did not start is in nobody's way
+            while len(self._jobs) > _KEPT:
+                del self._jobs[next(iter(self._jobs))]
             thread = threading.Thread(
                 target=self._follow, args=(job, ours, self._process), daemon=True
             )

@@ -58,9 +58,9 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 32
 
     def __init__(self, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
         self.jobs = Jobs()
         self.turns = threading.Lock()  # one computation at a time: others would only slow it down
+        super().__init__(("127.0.0.1", port), _Handler)
 
     @property
     def url(self) -> str:
@@ -98,6 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
+        """The page, its parts, the answer to a question, the state of a job."""
         url = urlsplit(self.path)
         if not self._is_ours():
             return
@@ -111,6 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "there is nothing here.")
 
     def do_POST(self) -> None:
+        """Start a certification, or end it."""
         url = urlsplit(self.path)
         if not self._is_ours():
             return
@@ -173,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
                 plan = question.plan(mechanism_of(key, plan, question.lam))
             job = self.server.jobs.start(plan, question.epsilon, question.delta)
         except Busy as error:
-            self._refuse(409, str(error))
+            self._json(409, {"error": str(error), "field": None, "job": vars(error.job)})
         except AntiphonError as error:
             field = error.field if isinstance(error, Refused) else None
             self._json(400, {"error": _one_line(error), "field": field})

@@ -429,6 +429,14 @@ async function start() {
   $("job-error").hidden = $("certificate").hidden = true;
   const answer = await post("/api/certify", asked);
   const told = await answer.json();
+  if (answer.status === 409) { // of this page before it was loaded again, or of another one: shown, to be waited for or ended
+    $("certified-for").textContent = "that was asked for before";
+    job = told.job;
+    follow(job.id);
+    $("job-error").textContent = told.error;
+    $("job-error").hidden = false;
+    return;
+  }
   if (!answer.ok) return failed(told.error);
   job = told;
   $("certified-for").textContent = `of ${row.label}, ε = ${asked.epsilon}, δ = ${asked.delta}`;
@@ -462,6 +470,7 @@ function showJob() {
   $("cancel").hidden = !isRunning;
   $("start").disabled = isRunning;
   if (job.all) { $("progress").max = job.all; $("progress").value = job.done; } else $("progress").removeAttribute("value");
+  if (!isRunning) $("job-error").hidden = true;
   $("doing").textContent = isRunning ? `${job.what}…` : job.state === "cancelled" ? "cancelled" : "";
   if (job.state === "failed") failed(job.error);
   if (job.state !== "done") return;
