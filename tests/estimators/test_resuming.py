@@ -82,8 +82,8 @@ def whole():
 @pytest.mark.parametrize("step", [1, 23, 30])
 def test_an_interrupted_fit_goes_on_to_the_same_bits(step, whole, tmp_path, monkeypatch):
     interrupted(tmp_path / "fit", step)
-    for name in ("private_bounds", "calibrate", "certify"):
-        monkeypatch.setattr(f"antiphon.estimators.base.{name}", None)  # not again
+    for name in ("base.private_bounds", "planning.calibrate", "planning.certify"):
+        monkeypatch.setattr(f"antiphon.estimators.{name}", None)  # not again
     resumed = quick().fit(X, Y, checkpoint=tmp_path / "fit", resume=True)
     assert same(resumed, whole)
     assert same(quick().fit(X, Y, checkpoint=tmp_path / "fit", resume=True), whole)
@@ -146,9 +146,12 @@ def dies(*args, **kwargs):
 def test_a_fit_that_died_before_its_training_begins_it(whole, folder, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("antiphon.estimators.base.fit_model", dies)
+        old = os.umask(0)
         with pytest.raises(KeyboardInterrupt):
             quick().fit(X, Y, checkpoint=folder)
+        os.umask(old)
     assert os.listdir(folder) == ["start.json"]
+    assert stat.S_IMODE((folder / "start.json").stat().st_mode) == 0o600
     monkeypatch.setattr("antiphon.estimators.base.private_bounds", None)
     assert same(quick().fit(X, Y, checkpoint=folder, resume=True), whole)
 

@@ -3,59 +3,49 @@
 import json
 import os
 import secrets
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from antiphon.accounting import calibrate
-from antiphon.certificate import Certificate, certify, round_up
-from antiphon.checks import positive, whole
+from antiphon.certificate import Certificate, round_up
+from antiphon.checks import positive
 from antiphon.data import Schema
 from antiphon.errors import PlanError
 from antiphon.estimators.checkpoint import FitFolder, Start
 from antiphon.estimators.codec import to_json
 from antiphon.estimators.columns import schema_for
 from antiphon.estimators.fitting import fit_model
-from antiphon.estimators.inputs import AbstractTableEstimator, Data, encoded, parts
-from antiphon.estimators.settings import StepSize, batch_for, learning_rate_for
+from antiphon.estimators.inputs import Data, encoded, parts
+from antiphon.estimators.planning import WHAT, AbstractPlannedEstimator
 from antiphon.estimators.targets import AbstractTarget
 from antiphon.events import Event, GaussianRelease
 from antiphon.ledger import Ledger
-from antiphon.plan import Plan
 from antiphon.randomness import Generator, digest_of
-from antiphon.relations import Relation
-from antiphon.releases import mu_of_share, private_bounds
+from antiphon.releases import private_bounds
 from antiphon.training.batches import Rows
 from antiphon.training.folder import export
-from antiphon.training.recipe import mechanism_of, sampling_of
 
 __all__ = ["AbstractPrivateEstimator", "Callback"]
 
-_WHAT = "bounds of the columns"
 _SETTINGS = "all settings were chosen without looking at the records or at results on them"
 _DECLARED = (
     "what was not released of bounds and categories was declared without looking at the records"
 )
-_LARGE_DELTA = 0.01
 _ANY = (-1e300, 1e300)  # bounds within which every number is
 
 Callback = Callable[[int, Any], object]
 
 
-# A dataclass makes the __init__ that scikit-learn wants: it keeps each parameter as it was given, and
-# subclasses add parameters or change defaults without repeating the others.
 @dataclass(repr=False, eq=False)
-class AbstractPrivateEstimator(AbstractTableEstimator):
+class AbstractPrivateEstimator(AbstractPlannedEstimator):
     """Fits a network to a table under a certificate.
 
     Everything that privacy depends on is fixed before a value is looked at: the schema, the plan with its
@@ -63,32 +53,9 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
     Subclasses say which network, and what it predicts.
     """
 
-    epsilon: float = 1.0
-    delta: float | None = None
-    _: KW_ONLY
-    bounds: Any = "private"
-    categories: Any = None
-    relation: str | None = None
-    mechanism: Any = "auto"
-    sampling: Any = "poisson"
-    steps: int = 300
-    batch_size: int | None = None
-    clip_norm: float = 0.3
-    learning_rate: float | None = None
-    radius: float | None = None
-    missing: str = "raise"
-    bounds_share: float = 0.1
-    random_state: Any = None
-
-    _step_size: ClassVar[StepSize]
-
     @abstractmethod
     def _network(self, schema: Schema, outputs: int) -> nn.Module:
         """The model at its start."""
-
-    @abstractmethod
-    def _target_column(self) -> bool:
-        """Whether the target's bounds are to be found privately beside the columns'."""
 
     @abstractmethod
     def _target(self, y: NDArray[Any], found: tuple[float, float] | None) -> AbstractTarget:
@@ -149,7 +116,10 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
         elif folder is not None:
             start = replace(start, data=digest_of(x, wanted, user))
             folder.create(start)
-        model, rate = self._start(start.schema, target.outputs, start.model_seed), self._rate(start)
+        model, rate = (
+            self._start(start.schema, target.outputs, start.model_seed),
+            self._rate(start.certificate.plan),
+        )
         seed = start.seed
         if seed is not None:
             # One seed in several fits, as in a grid search, must not put the same noise on other gradients.
@@ -238,57 +208,6 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
             outputs = [model(encoded(self.schema_, part).double()) for part in parts(table)]
         return torch.cat(outputs).numpy()
 
-    def _needed(self, schema: Schema) -> list[str]:
-        """What has no declared bounds."""
-        return [*schema.unbounded, *["the target"] * self._target_column()]
-
-    def _check_users(self, schema: Schema, is_users: bool) -> None:
-        needed = self._needed(schema)
-        if needed and is_users:
-            raise PlanError(
-                "private bounds protect single records, but users are to be protected. Declare bounds for "
-                f"{needed}."
-            )
-
-    def _certificate(
-        self, n: int, schema: Schema, is_users: bool, extra: tuple[Event, ...]
-    ) -> Certificate:
-        """Of the plan, proved before any value of the table is looked at."""
-        delta = self._delta(n)
-        batch = batch_for(n, len(schema.columns)) if self.batch_size is None else self.batch_size
-        drawn = sampling_of(self.sampling, n, batch)
-        relation = self.relation
-        if relation is None:
-            relation = Relation.ADD_REMOVE if drawn.own_coin else Relation.ZERO_OUT
-        if self._needed(schema):
-            mu = mu_of_share(self.epsilon, delta, self.bounds_share)
-            extra = (GaussianRelease(mu, _WHAT, relation), *extra)
-        plan = Plan(
-            n=n,
-            sampling=drawn,
-            steps=whole("steps", self.steps),
-            clip_norm=positive("clip_norm", self.clip_norm),
-            mechanism="auto",
-            relation=relation,
-            unit="user" if is_users else "example",
-            extra=extra,
-        )
-        plan = replace(plan, mechanism=mechanism_of(self.mechanism, plan))
-        plan = calibrate(plan, self.epsilon, delta)
-        return certify(plan, delta, epsilon=self.epsilon)
-
-    def _delta(self, n: int) -> float:
-        if self.delta is not None:
-            return self.delta
-        if n**-1.1 > _LARGE_DELTA:
-            warnings.warn(
-                f"δ = {n**-1.1:.2g} of {n} units is large: with that probability anything may be told of "
-                "one of them. Learn from more, or give delta.",
-                UserWarning,
-                stacklevel=4,
-            )
-        return n**-1.1
-
     def _started(
         self,
         schema: Schema,
@@ -322,7 +241,7 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
         for part in parts(data.table):
             known.encode(part)
         self._start(known, target.outputs, start.model_seed)
-        self._rate(start)
+        self._rate(start.certificate.plan)
         if self.radius is not None:
             positive("radius", self.radius)
 
@@ -336,7 +255,7 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
         if self._target_column():
             columns.append(np.asarray(data.y, float)[:, None])
         event, *_ = certificate.plan.extra  # the others are the caller's
-        if not isinstance(event, GaussianRelease) or event.what != _WHAT:
+        if not isinstance(event, GaussianRelease) or event.what != WHAT:
             raise PlanError(f"bounds are a Gaussian release, but the plan pays for {event}.")
         generator = Generator.secure() if seed is None else Generator.seeded(seed)
         low, high, paid = private_bounds(
@@ -374,11 +293,6 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
             )
         return start
 
-    def _rate(self, start: Start) -> float:
-        if self.learning_rate is None:
-            return learning_rate_for(start.certificate.plan, self._step_size)
-        return positive("learning_rate", self.learning_rate)
-
     def _declared(self, schema: Schema, start: Start) -> tuple[str, ...]:
         """What the certificate says of bounds and categories that were not released."""
         is_target_declared = start.found is None and not _is_classifier(self)
@@ -389,13 +303,6 @@ class AbstractPrivateEstimator(AbstractTableEstimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return self._network(schema, outputs)
-
-    def _seed(self) -> int | None:
-        if self.random_state is None:
-            return None
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
 
 def _is_classifier(estimator: Any) -> bool:
