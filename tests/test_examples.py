@@ -18,7 +18,7 @@ SETTING = {
     "PYTHONPATH": str(Path(antiphon.__file__).resolve().parents[1]),
 }
 SMALL = {
-    "audit": (["--runs", "0"], "verdict: consistent", []),
+    "audit_plan": (["--runs", "0"], "verdict: consistent", []),
     "compare_mechanisms": (["--epochs", "2", "--batches", "10"], "loss below", ["demo/mechanisms.png"]),
     "from_opacus": ([], "epoch 3", []),
     "ledger": ([], "is refused", ["survey.ledger"]),

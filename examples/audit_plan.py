@@ -1,6 +1,6 @@
 """Attack real runs of a plan, and compare what they prove of ε with what is certified.
 
-python examples/audit.py --runs 400
+python examples/audit_plan.py --runs 400
 """
 
 import argparse
