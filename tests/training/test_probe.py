@@ -453,3 +453,24 @@ def test_a_run_refuses_before_its_first_release(bad):
     assert run.steps_taken == 0
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     run.close()
+
+
+def test_examples_whose_gradients_cancel_pass_and_a_hidden_use_is_still_found():
+    # Balanced classes at a start that answers 0: what is left of the sums is rounding.
+    model = nn.Linear(2, 3)
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    x, y = torch.full((30, 2), 0.3), torch.arange(30) // 10
+    run = make_private(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), (x, y), noise_multiplier=1.0, delta=1e-3,
+        steps=1, sampling="full-batch", mechanism="independent", seed=0,
+    )  # fmt: skip
+    with run:
+        for rows, labels in run.batches():
+            run.step(F.cross_entropy(model(rows), labels, reduction="none"))
+    with pytest.raises(UnsupportedError, match="'bias' is used where no layer shows it"):
+        look(
+            model,
+            (x,),
+            lambda out: F.cross_entropy(out, y, reduction="none") + 1e-3 * model.bias.sum(),
+        )
