@@ -26,13 +26,14 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-logo >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n auto -m "not slow and not data"
+	$(BIN)/python -m pytest -n auto -rs -m "not slow and not data"
 
 # Every acceptance check of the specifications, also the slow ones, as a table.
 acceptance: $(READY)
 	$(BIN)/python -m pytest -n auto -m "" -k acceptance -v --durations=0
 
 benchmarks: $(READY)
+	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/randomness.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/optimize.py

@@ -81,11 +81,4 @@ def test_a_port_that_is_none_is_wrong_usage(port, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["explore", "--port", port])
     assert ended.value.code == 2
-    assert "usage: antiphon explore" in capsys.readouterr().err
-
-
-def test_help_has_an_example(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["explore", "--help"])
-    assert ended.value.code == 0
-    assert "Example: antiphon explore --port 0 --no-browser" in capsys.readouterr().out
+    assert "see antiphon explore --help" in capsys.readouterr().err

@@ -13,7 +13,9 @@ from cli.targets import CERTIFICATE, DELTA, PLAN
 
 from antiphon.cli import main
 
-COMMANDS = ("schema", "plan", "certify", "ledger", "audit", "reproduce")
+COMMANDS = (
+    "train", "predict", "report", "schema", "plan", "explore", "certify", "ledger", "audit", "reproduce",
+)  # fmt: skip
 SCRIPT = shutil.which("antiphon", path=str(Path(sys.executable).parent))
 
 

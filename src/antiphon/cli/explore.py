@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from antiphon.cli.arguments import natural
+from antiphon.cli.arguments import Commands, command, natural
 
 if TYPE_CHECKING:
     from antiphon.reports.explore import Server
@@ -18,16 +18,17 @@ _USUAL_PORT = 8017
 _LAST_PORT = 65_535
 
 
-def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     """Add the command's parser."""
-    text = "open a local page where sliders show certified noise, error and the best mechanism"
-    parser = commands.add_parser(
+    parser = command(
+        commands,
         "explore",
-        help=text,
-        description=f"{text[0].upper()}{text[1:]}. It runs on this machine (127.0.0.1) alone and "
-        "sends nothing anywhere. Ctrl-C ends it.",
-        epilog="Example: antiphon explore --port 0 --no-browser. Exit code: 0 when it is ended, 1 if the "
-        "port is taken, 2 after wrong usage.",
+        "open a local page where sliders show certified noise, error and the best mechanism",
+        "It runs on this machine (127.0.0.1) alone and sends nothing anywhere. Ctrl-C ends it, with exit "
+        "code 0. --json prints the address as JSON.",
+        """
+antiphon explore
+antiphon explore --port 0 --no-browser""",
     )
     parser.add_argument(
         "--port",
@@ -36,7 +37,6 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         help=f"to listen on; 0 for any free one ({_USUAL_PORT}, or a free one if that is taken)",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address only")
-    parser.add_argument("--json", action="store_true", help="print the address as JSON")
     parser.set_defaults(run=run)
 
 

@@ -24,14 +24,15 @@ __all__ = ["add", "run"]
 
 _OUT = Path("antiphon-run")
 _MORE = (
+    "Without TABLE it trains on the breast-cancer data of scikit-learn. `antiphon schema` writes a bounds "
+    "file to be filled in; --resume goes on after Ctrl-C or a crash. "
     "No score is shown unless the records that it is computed on are public (--test) or it is paid for "
     "(--evaluate). Exit code: 0 if all is well, 1 after an error, 2 after wrong usage, 130 if interrupted."
 )
 _EXAMPLES = """
-antiphon train                            the breast-cancer data of scikit-learn, for a look
-antiphon schema patients.csv --target ill --out bounds.toml       then fill the file in
+antiphon train
 antiphon train patients.csv --target ill --epsilon 1 --bounds bounds.toml --out model
-antiphon train --resume --out model       go on after Ctrl-C or a crash"""
+antiphon train --resume --out model"""
 
 
 def add(commands: "Commands[argparse.ArgumentParser]") -> None:
