@@ -1,4 +1,9 @@
-"""Commands as a test runs them: in this process."""
+"""Commands as a test runs them: in this process, or in one of their own that hears Ctrl-C."""
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -33,3 +38,23 @@ def assert_misused(capsys, arguments, *words):
     assert err.startswith("antiphon: error: ") and err.count("\n") == 1
     for word in words:
         assert word in err, err
+
+
+@contextmanager
+def started(*arguments, **options):
+    """The program in a process that hears Ctrl-C, also where tests run in the background, and ends."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "antiphon", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **options,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()

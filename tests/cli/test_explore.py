@@ -1,14 +1,12 @@
 """``antiphon explore`` as a user runs it: the address, a port that is taken, Ctrl-C."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
 
 import pytest
+from cli.calls import started
 
 from antiphon.cli import main
 from antiphon.cli.explore import _listening
@@ -23,14 +21,7 @@ def taken():
 
 
 def test_it_serves_until_ctrl_c_which_is_one_line_and_exit_code_0():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "antiphon", "explore", "--port", "0", "--no-browser", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ},
-    )
-    with process:
+    with started("explore", "--port", 0, "--no-browser", "--json") as process:
         url = json.loads(process.stdout.readline())["url"]
         assert url.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(url, timeout=10) as page:

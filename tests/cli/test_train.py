@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from cli.calls import caller, started
 
 from antiphon.certificate import Certificate
-from antiphon.cli import main
 from antiphon.estimators import load
 from antiphon.training import read_export
 
@@ -61,13 +61,7 @@ def place(tmp_path, monkeypatch):
 
 @pytest.fixture
 def call(capsys):
-    """Exit code, output and errors of `main`."""
-
-    def call(*arguments):
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return call
+    return caller(capsys)
 
 
 TRAIN = (
@@ -312,18 +306,9 @@ def test_an_interrupted_run_goes_on_to_the_same_result(call, place, interrupted)
 
 
 def test_control_c_in_a_real_process_leaves_a_run_that_goes_on(place):
-    command = [
-        sys.executable,
-        "-m",
-        "antiphon",
-        *map(str, TRAIN[:-4]),
-        "--mechanism",
-        "independent",
-    ]
-    with subprocess.Popen(
-        [*command, "--steps", "4000", "--out", "model"], stderr=subprocess.PIPE, text=True
-    ) as run:
-        end = time.monotonic() + 60
+    long = (*TRAIN[:-4], "--mechanism", "independent", "--steps", 4000)
+    with started(*long, "--out", "model") as run:
+        end = time.monotonic() + 120
         while not list(place.glob("model/secret/fit/*/checkpoint.safetensors")):
             assert run.poll() is None and time.monotonic() < end
             time.sleep(0.05)
