@@ -340,3 +340,10 @@ def test_failure_probabilities_add_up_and_have_a_budget_of_their_own(tmp_path):
             ledger.spend(plan(20.0), failure=1.0)
     with pytest.raises(PlanError, match="failure probability"):
         create(tmp_path / "bad", failure=-0.1)
+
+
+def test_runs_that_protect_examples_and_users_do_not_add(either):
+    either.spend(plan(40.0))
+    with pytest.raises(LedgerError, match="examples and runs that protect users"):
+        either.spend(plan(40.0, unit="user"))
+    assert len(either.entries()) == 1

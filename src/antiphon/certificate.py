@@ -142,7 +142,10 @@ class Certificate:
         """What it says, as pairs of a word and a text: what is printed, for pages of any kind."""
         neighbours = _RELATIONS[self.relation].format(unit=self.unit)
         lines = [
-            ("guarantee", f"({round_up(self.epsilon)}, {self.delta:g})-differential privacy"),
+            (
+                "guarantee",
+                f"({round_up(self.epsilon)}, {round_up(self.delta)})-differential privacy",
+            ),
             ("protects", f"{neighbours} ({self.relation})"),
             ("batches", self.sampling),
             ("because", self.theorem),
@@ -156,9 +159,10 @@ class Certificate:
             lines.append(
                 (
                     "any attack",
-                    f"guesses membership right in at most {round_up(100 * a.accuracy)} % of cases (50 % is "
-                    f"a coin); finds at most {round_up(100 * a.true_positive_at_1_percent)} % of members "
-                    f"while accusing 1 % of others, {round_up(100 * a.true_positive_at_01_percent)} % at "
+                    f"guesses membership right in at most {round_up(100 * a.accuracy)} % of cases where "
+                    "both answers are equally likely (a coin: 50 %); finds at most "
+                    f"{round_up(100 * a.true_positive_at_1_percent)} % of members while accusing 1 % of "
+                    f"others, {round_up(100 * a.true_positive_at_01_percent)} % at "
                     "0.1 %",
                 )
             )

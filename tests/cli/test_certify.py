@@ -77,12 +77,15 @@ def test_a_claim_below_what_is_proved_is_refused_also_when_more_is_asked(call, w
         assert_refused(call("certify", forged, *more), "claims ε = 1, but only")
 
 
-def test_a_monte_carlo_claim_is_said_to_be_one(call, write):
+def test_a_monte_carlo_claim_is_proved_anew_or_refused(call, write):
     plan = replace(PLAN, sampling=Poisson(0.9), mechanism=LambdaCGD(0.5), noise_multiplier=0.5)
-    claim = replace(CERTIFICATE, plan=plan, route="mixture", confidence=0.999999)
-    code, out, err = call("certify", write(claim.to_json()), "--json")
-    assert code == 0 and "Monte Carlo bound, taken from the file" in err
-    assert json.loads(out)["epsilon"] == CERTIFICATE.epsilon
+    true = certify(plan, DELTA)
+    for claim in (replace(true, confidence=0.999999, route="mixture"), true):
+        assert certified(call("certify", write(claim.to_json()), "--json")).epsilon <= true.epsilon
+    forged = replace(true, epsilon=0.01, theorem="trust me", confidence=0.999999, route="mixture")
+    assert_refused(call("certify", write(forged.to_json())), "is not proved")
+    forged = replace(CERTIFICATE, epsilon=0.01, confidence=0.999999)
+    assert_refused(call("certify", write(forged.to_json())), "its plan has none")
 
 
 @pytest.mark.parametrize(

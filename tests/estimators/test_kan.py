@@ -349,3 +349,12 @@ def test_names_asked_for_must_be_the_table_s():
 def test_users_must_have_names(users):
     with pytest.raises(PlanError, match="user"):
         quick().fit(X, Y, user=users)
+
+
+def test_a_user_with_more_records_than_are_computed_together_is_clipped_as_a_whole(monkeypatch):
+    monkeypatch.setattr("antiphon.estimators.fitting._AT_ONCE", 1)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (300, 2)), rng.integers(0, 2, 300)
+    user = np.r_[np.zeros(100), np.arange(1, 201)]
+    model = PrivateKANClassifier(4.0, 1e-3, bounds=(-1, 1), steps=3, mechanism="independent")
+    assert model.fit(X, y, user=user).plan_.n == 201

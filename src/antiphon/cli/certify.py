@@ -89,7 +89,7 @@ def _certificate(options: argparse.Namespace) -> "Certificate":
         _remark(notes)
         delta = found.n**-1.1 if options.delta is None else options.delta
         return certify(found, delta, **asked)
-    own, more = checked(found)
+    own, more = checked(found, anew=True)
     _remark((*notes, *more))
     delta = found.delta if options.delta is None else options.delta
     if delta != found.delta or any(asked.values()):

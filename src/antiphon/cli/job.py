@@ -12,7 +12,7 @@ from antiphon.cli import scoring
 from antiphon.cli.asked import Asked, estimator_name
 from antiphon.cli.material import Material, collect
 from antiphon.cli.run_folder import RunFolder
-from antiphon.errors import AntiphonError, DataError
+from antiphon.errors import AntiphonError, DataError, PlanError
 from antiphon.events import GaussianRelease
 from antiphon.ledger import Ledger
 from antiphon.releases import mu_of_share
@@ -22,6 +22,7 @@ __all__ = ["Result", "train"]
 
 _SCORE_SHARE = 0.05  # of the budget, for a noisy score
 _POINTS = 40  # of a learning curve
+_FEWEST = 20  # units to learn from, and to be scored on
 
 
 @final
@@ -51,10 +52,16 @@ def train(asked: Asked | None, out: Path, tell: Callable[[str], None]) -> Result
         What is in the folder when this returns may be shown: weights, certificate, page. What was secret is
         removed. If it fails before anything was released, the folder is as it was.
     """
-    material = None if asked is None else collect(asked)  # errors leave no folder behind
-    folder = RunFolder.open(out) if asked is None else RunFolder.create(out, asked)
+    if asked is None:
+        folder = RunFolder.open(out)
+    else:
+        material = collect(asked)  # errors leave no folder behind
+        folder = RunFolder.create(out, asked, material.digest)
     try:
-        result = _Job(folder, material or collect(folder.asked), tell).run()
+        if asked is None:
+            material = collect(folder.asked)
+            folder.check(material.digest)
+        result = _Job(folder, material, tell).run()
     except BaseException:
         if folder.has_begun:
             folder.close()
@@ -77,12 +84,14 @@ class _Job:
         """Everything, in an order in which each step can be repeated after a crash."""
         m, generator = self.material, self.folder.generator
         kept = _coins(m, self.asked.evaluate, generator.spawn("held out"))
-        units = (
-            len(np.unique(m.users[kept].astype(str))) if m.users is not None else int(kept.sum())
-        )
+        units = len(np.unique(m.units[kept]))
         delta = units**-1.1 if self.asked.delta is None else self.asked.delta
         estimator, event = self._estimator(delta), self._event(delta)
         self._fit(estimator, kept, (*m.released, *(() if event is None else (event,))))
+        # First what took the longest: it is not lost if anything below fails.
+        estimator.save(self.folder.path / "model.safetensors")
+        certificate = estimator.certificate_.to_json() + "\n"
+        write_whole(self.folder.path / "certificate.json", certificate)
         evaluation = None
         if m.test is not None:
             evaluation = scoring.on_public(estimator, *m.test)
@@ -117,7 +126,8 @@ class _Job:
         if self.asked.evaluate is None:
             return None
         mu = mu_of_share(float(self.asked.epsilon or 0), delta, _SCORE_SHARE)
-        return GaussianRelease(mu, scoring.WHAT[self.material.task])
+        unit = "record" if self.asked.user is None else "user"
+        return GaussianRelease(mu, scoring.WHAT[self.material.task].format(unit=unit))
 
     def _fit(self, estimator: Any, kept: NDArray[np.bool_], extra: tuple[Any, ...]) -> None:
         m, asked = self.material, self.asked
@@ -151,6 +161,8 @@ class _Job:
     def _written(self, estimator: Any, evaluation: dict[str, Any] | None) -> Result:
         m, folder = self.material, self.folder
         found = set(m.schema.unbounded)
+        if m.released:
+            found |= {c.name for c in m.schema.columns if c.kind == "number"}
         sources = {
             name: "private" if name in found else "declared" for name in estimator.schema_.names
         }
@@ -162,8 +174,6 @@ class _Job:
             learning=[{"step": step, **row} for step, row in sorted(folder.curve().items())],
             evaluation=evaluation,
         )
-        estimator.save(folder.path / "model.safetensors")
-        write_whole(folder.path / "certificate.json", estimator.certificate_.to_json() + "\n")
         reports.write(report, folder.path)
         return Result(folder.path, estimator, report)
 
@@ -172,9 +182,14 @@ def _coins(m: Material, share: float | None, generator: Any) -> NDArray[np.bool_
     """Which records are learned from: one secret coin for each record, or for each user."""
     if share is None:
         return np.ones(len(m.y), dtype=bool)
-    place = np.arange(len(m.y))
-    if m.users is not None:
-        place = np.unique(m.users.astype(str), return_inverse=True)[1]
+    place = m.units
     words = generator.words(int(place.max()) + 1, step=0).numpy()
     uniform = (words.view(np.uint64) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.asarray(uniform >= share)[place]
+    kept = np.asarray(uniform >= share)
+    least = min(int(kept.sum()), int((~kept).sum()))
+    if least < _FEWEST:  # before anything is paid for
+        raise PlanError(
+            f"--evaluate {share:g} leaves {least} of {len(kept)} to one of the two parts, training and "
+            f"score; each needs {_FEWEST} at least. Choose another share, or none."
+        )
+    return kept[place]

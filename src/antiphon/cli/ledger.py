@@ -173,9 +173,11 @@ def _table(values: dict[str, Any]) -> "Table":
 
 
 def _cost(entry: dict[str, Any]) -> str:
+    from antiphon.certificate import round_up
+
     if entry["mu"] is not None:
         return f"μ = {entry['mu']:.4g}"
-    return "Rényi" if entry["epsilon"] is None else f"ε = {entry['epsilon']:.4g}"
+    return "Rényi" if entry["epsilon"] is None else f"ε = {round_up(entry['epsilon'])}"
 
 
 def _summary(values: dict[str, Any]) -> list[str]:

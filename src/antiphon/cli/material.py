@@ -1,5 +1,6 @@
 """From files to what an estimator is given: records, targets, users, and what is declared of them."""
 
+import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
@@ -18,6 +19,7 @@ __all__ = ["Material", "collect"]
 
 _MOST_CLASSES = 50  # without a declaration: more are numbers, or names of records
 _LARGEST_DELTA = 0.01
+_TARGET, _USER = "\0target", "\0user"  # no column of a file is called so
 
 
 @final
@@ -51,6 +53,20 @@ class Material:
     notes: tuple[str, ...] = ()
     released: tuple[Event, ...] = ()
 
+    @property
+    def units(self) -> NDArray[np.int64]:
+        """The number of every record's unit: its own, or its user's."""
+        if self.users is None:
+            return np.arange(len(self.y))
+        return np.unique(self.users.astype(str), return_inverse=True)[1]
+
+    @property
+    def digest(self) -> str:
+        """Of all records, targets and users, by which a resumed run knows its table again."""
+        frame = self.X.assign(**{_TARGET: self.y, _USER: self.units})
+        hashes = pd.util.hash_pandas_object(frame, index=False).to_numpy()
+        return hashlib.sha256(hashes.tobytes()).hexdigest()
+
 
 def collect(asked: Asked) -> Material:
     """Read the table, and the public one for tests, as they were declared.
@@ -61,7 +77,7 @@ def collect(asked: Asked) -> Material:
         exception: it is taken to be public, and the certificate says so.
     """
     found = _example() if asked.table is None else _of_files(asked)
-    units = len(found.y) if found.users is None else len(np.unique(found.users))
+    units = int(found.units.max()) + 1
     if asked.delta is None and units**-1.1 > _LARGEST_DELTA:
         raise DataError(
             f"the table has {units} {'records' if found.users is None else 'users'}: with so few, "
@@ -104,15 +120,14 @@ def _of_files(asked: Asked) -> Material:
     task = asked.task or _task(asked, goal)
     estimator_name(asked.model, task)  # refuses what there is none for
     notes = (f"columns that are not used: {', '.join(unused)}.",) if unused else ()
-    test = None
-    if asked.test is not None:
-        public = read_table(Path(asked.test))
-        check_columns([*schema.names, target], public.columns, asked.test)
-        test = (typed(public, schema), _targets(public[target], task, goal, asked.test))
+    y = _targets(frame[target], task, goal, str(asked.table))
+    test = None if asked.test is None else _public(asked, frame, schema, task, goal)
+    if test is not None and task == "classification":
+        _check_labels(test[1], y if goal is None or goal.categories is None else goal.categories)
     return Material(
         X=typed(frame, schema),
-        y=_targets(frame[target], task, goal, str(asked.table)),
-        users=None if asked.user is None else frame[asked.user].to_numpy(),
+        y=y,
+        users=None if asked.user is None else _users(frame[asked.user], str(asked.table)),
         schema=schema,
         classes=None if goal is None else goal.categories,
         target_bounds=_target_bounds(asked, goal),
@@ -122,6 +137,43 @@ def _of_files(asked: Asked) -> Material:
         notes=notes,
         released=_released(asked),
     )
+
+
+def _public(
+    asked: Asked, frame: Any, schema: Schema, task: str, goal: Column | None
+) -> tuple[Any, NDArray[Any]]:
+    """The records that were declared public; not those that are learned from."""
+    path, target = Path(str(asked.test)), str(asked.target)
+    public = read_table(path)
+    if path.samefile(str(asked.table)) or public.equals(frame):
+        raise PlanError(
+            f"--test {path} is the table that is learned from. A score on it would tell of these very "
+            "records: give public records, or pay for a score with --evaluate."
+        )
+    check_columns([*schema.names, target], public.columns, str(path))
+    return typed(public, schema), _targets(public[target], task, goal, str(path))
+
+
+def _check_labels(labels: NDArray[Any], known: Any) -> None:
+    if not np.isin(labels.astype(str), np.asarray(known).astype(str)).all():
+        raise DataError(
+            "the public table has labels that are not among the classes. Leave these rows out, or declare "
+            "all classes in the bounds file."
+        )
+
+
+def _users(values: Any, where: str) -> NDArray[Any]:
+    """Whose record it is; a record of nobody would make one user of all such."""
+    if _empty(values).any():
+        raise DataError(
+            f"the column {values.name!r} of {where}, which names users, has empty cells. Name every "
+            "record's user, or leave these rows out."
+        )
+    return np.asarray(values.to_numpy())
+
+
+def _empty(values: Any) -> Any:
+    return pd.isna(values) | (values.astype(str).str.strip() == "")
 
 
 def _released(asked: Asked) -> tuple[Event, ...]:
@@ -183,7 +235,7 @@ def _targets(values: Any, task: str, goal: Column | None, where: str) -> NDArray
                 "out; if it holds labels, use --task classification."
             )
         return numbers
-    if pd.isna(values).any() or (values.astype(str).str.strip() == "").any():
+    if _empty(values).any():
         raise DataError(f"the target {name!r} of {where} has empty cells. Leave their rows out.")
     if goal is not None and goal.categories is not None:
         return goal.matched(values)

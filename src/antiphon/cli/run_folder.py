@@ -24,6 +24,10 @@ from antiphon.writing import write_whole
 __all__ = ["RunFolder"]
 
 _SECRET, _ASKED, _LOCK, _CURVE = "secret", "asked.json", "lock", "curve.json"
+_NEW, _OLD = (
+    ".secret.new.",
+    ".secret.old",
+)  # before and after; each step from one to the next is whole
 
 
 @final
@@ -38,38 +42,41 @@ class RunFolder:
     """
 
     def __init__(
-        self, path: Path, asked: Asked, key: bytes, lock: IO[bytes], resumed: bool
+        self, path: Path, asked: Asked, data: str, key: bytes, lock: IO[bytes], *, resumed: bool
     ) -> None:
         """Use `create` or `open`."""
         self.path, self.asked, self.is_resumed = path, asked, resumed
         self.generator = Generator(key, asked.seed is None)
-        self._lock = lock
+        self._data, self._lock = data, lock
 
     @classmethod
-    def create(cls, path: Path, asked: Asked) -> "RunFolder":
-        """A new folder, or an empty one."""
+    def create(cls, path: Path, asked: Asked, data: str) -> "RunFolder":
+        """A new folder, or an empty one, for a training on the records of this digest."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            hint = (
-                "--resume goes on with it" if (path / _SECRET).is_dir() else "choose another --out"
-            )
+            is_run = (path / _SECRET).is_dir()
+            hint = "--resume goes on with it" if is_run else "choose another --out"
             raise StateError(f"{path} is there already: {hint}. Nothing was changed.")
         path.mkdir(parents=True, exist_ok=True)
-        secret = path / _SECRET
-        try:
-            secret.mkdir(mode=0o700)  # two processes: the second fails here
-        except FileExistsError:
-            raise StateError(f"another process has begun a run in {path}.") from None
-        lock = _locked(secret)
         source = Generator.secure() if asked.seed is None else Generator.seeded(asked.seed)
         key = source.spawn("beside training").key
-        text = json.dumps({"asked": asked.to_json(), "key": key.hex()})
-        write_whole(secret / _ASKED, text, mode=0o600)
-        return cls(path, asked, key, lock, False)
+        fresh = path / f"{_NEW}{os.getpid()}"
+        fresh.mkdir(mode=0o700)
+        lock = _locked(fresh)
+        text = json.dumps({"asked": asked.to_json(), "data": data, "key": key.hex()})
+        write_whole(fresh / _ASKED, text, mode=0o600)
+        try:
+            fresh.rename(path / _SECRET)  # two processes: the second fails here
+        except OSError:
+            lock.close()
+            shutil.rmtree(fresh)
+            raise StateError(f"another process has begun a run in {path}.") from None
+        return cls(path, asked, data, key, lock, resumed=False)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
         """The folder of a run that was interrupted."""
         secret = path / _SECRET
+        shutil.rmtree(path / _OLD, ignore_errors=True)  # of a run that ended while it was removed
         if not (secret / _ASKED).is_file():
             done = (path / "model.safetensors").is_file()
             what = "has ended: its model is there" if done else "is not there"
@@ -78,12 +85,27 @@ class RunFolder:
         try:
             values = json.loads((secret / _ASKED).read_text(encoding="utf-8"))
             asked, key = Asked.from_json(values["asked"], secret), bytes.fromhex(values["key"])
+            data = str(values["data"])
         except (KeyError, TypeError, ValueError):
             lock.close()
             raise StateError(
                 f"{secret / _ASKED} is damaged: the run cannot go on. A new run costs a new ε."
             ) from None  # its words may quote a key
-        return cls(path, asked, key, lock, True)
+        return cls(path, asked, data, key, lock, resumed=True)
+
+    def check(self, data: str) -> None:
+        """Raise unless the records are those with which the run began, held-out ones included."""
+        # Another score, or another model, would be released for the same payment.
+        if data != self._data:
+            raise StateError(
+                f"the run in {self.path} began with other records than those that are there now. Restore "
+                "the table; a run on another one costs its own ε, in another --out."
+            )
+        if (self.path / "model.safetensors").is_file() and not self.has_begun:
+            raise StateError(
+                f"{self.path} has the model of a run, but not how it began. Nothing can be resumed; a new "
+                "run costs a new ε, in another --out."
+            )
 
     @property
     def checkpoint(self) -> Path:
@@ -108,13 +130,17 @@ class RunFolder:
 
     def finish(self) -> None:
         """Everything is written: what is secret is not needed any more."""
-        self.close()
-        shutil.rmtree(self.path / _SECRET)
+        # Renamed first: a crash while it is removed must not leave half of what a resumed run reads.
+        try:
+            (self.path / _SECRET).rename(self.path / _OLD)
+            shutil.rmtree(self.path / _OLD)
+        finally:
+            self.close()
 
     def discard(self) -> None:
         """Nothing was released: leave nothing behind."""
-        self.close()
         shutil.rmtree(self.path / _SECRET, ignore_errors=True)
+        self.close()
         if not any(self.path.iterdir()):
             self.path.rmdir()
 

@@ -13,11 +13,12 @@ from antiphon.releases import private_accuracy, private_mean
 __all__ = ["COMMONEST", "WHAT", "on_held_out", "on_public", "scores"]
 
 WHAT = {
-    "classification": "the accuracy on held-out records",
-    "regression": "the mean absolute error on held-out records",
+    "classification": "the accuracy on held-out {unit}s, whose number is public,",
+    "regression": "the mean absolute error on held-out {unit}s, whose number is public,",
 }
 COMMONEST = "share of the commonest class"
 _BINS = 10
+_CONFIDENCE = 0.95
 _POINTS = 500  # drawn at most
 _FLOOR = 1e-6  # of probabilities, in the log loss
 
@@ -102,7 +103,12 @@ def on_held_out(
     values = predicted == y if is_classifier else np.abs(predicted - y)
     if users is not None:
         values = _by_user(values.astype(float), users)
-    common: dict[str, Any] = {"mu": event.mu, "generator": generator, "what": event.what}
+    common: dict[str, Any] = {
+        "mu": event.mu,
+        "generator": generator,
+        "what": event.what,
+        "confidence": _CONFIDENCE,
+    }
     score: Any
     if is_classifier and users is None:
         score = private_accuracy(values, **common)
@@ -112,9 +118,9 @@ def on_held_out(
     name = "accuracy" if is_classifier else "mean absolute error"
     return {
         "kind": "paid",
-        "rows": len(y),
+        "rows": len(values),  # units: how many records a user has is nobody's business
         "metrics": {name: score.value},
-        "interval": {name: list(score.interval)},
+        "interval": {name: list(score.interval), "confidence": _CONFIDENCE},
     }
 
 

@@ -110,12 +110,20 @@ def _certified(plan: Plan, delta: float | None) -> Certificate:
     return certificate
 
 
-def checked(claim: Certificate) -> Found:
+def checked(claim: Certificate, *, anew: bool = False) -> Found:
     """The claim, if it can be proved anew or comes from Monte Carlo, and remarks for the user.
 
+    Args:
+        claim: A certificate, whatever it claims.
+        anew: Prove a Monte Carlo bound anew, too, which may take minutes, or refuse it.
+
     Guarantee:
-        As for `read`.
+        As for `read`; with ``anew``, ε is proved here and now.
     """
+    if anew and claim.confidence is not None:
+        if not sampled_routes(claim.plan):
+            raise StateError("the file claims a Monte Carlo bound, but its plan has none.")
+        return certify(claim.plan, claim.delta, epsilon=claim.epsilon), ()
     if claim.confidence is not None and claim.route in {
         r.route for r in sampled_routes(claim.plan)
     }:

@@ -13,6 +13,7 @@ from antiphon.certificate import Certificate
 from antiphon.estimators.targets import AbstractTarget
 from antiphon.theory.ball import Ball
 from antiphon.training import make_private
+from antiphon.training.batches import Rows
 
 __all__ = ["Watcher", "fit_model"]
 
@@ -72,7 +73,8 @@ def fit_model(
         plan=certificate,
         seed=seed,
         user=user,
-        max_batch=max(64, _AT_ONCE // x.shape[1]),
+        # A user is clipped as a whole, however many records that are.
+        max_batch=max(64, _AT_ONCE // x.shape[1], Rows(len(x), user).most),
         checkpoint=folder,
         checkpoint_every=_EVERY,
         resume=resume,

@@ -85,7 +85,8 @@ class Ledger:
             path: The file, which must not exist.
             epsilon: Budget for everything ever released from the data set.
             delta: Its δ.
-            relation: The neighbouring relation of all entries: others are refused.
+            relation: The neighbouring relation of all entries: others are refused, as are runs that protect
+                another unit than the first entry's.
             data: A name for the data set.
             filter: "gdp" for runs without amplification, "rdp" for any run with a Rényi bound, "pld" for
                 plans entered together in advance, once.
@@ -190,13 +191,19 @@ class Ledger:
         return _entry(row)
 
     def _check_others(self, content: record.Content, plans: Sequence[Plan], failure: float) -> None:
-        """Refuse other relations, and failure probabilities that add up to too much."""
+        """Refuse other relations or units, and failure probabilities that add up to too much."""
+        units = {plan.unit for entry in map(_entry, content.rows) for plan in entry.plans}
         for plan in plans:
             if str(plan.relation) != content.head["relation"]:
                 raise LedgerError(
                     f"this ledger is for {content.head['relation']}, the plan for {plan.relation}; losses "
                     "under different relations do not add."
                 )
+        if len(units | {plan.unit for plan in plans}) > 1:
+            raise LedgerError(
+                "this ledger would hold runs that protect single examples and runs that protect users; "
+                "their losses do not add up to either. Use a ledger for each."
+            )
         allowed = content.head.get("failure", 0.0)
         total = math.fsum([_failures(content.rows), failure])
         if total > allowed * (1 + 1e-12):

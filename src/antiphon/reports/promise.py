@@ -224,7 +224,7 @@ def _numbers(report: _Report) -> Markup:
             "li",
             "It answers right in at most ",
             tag("strong", share(report, f"{_ATTACKS}.accuracy")),
-            " of cases. A coin is right in 50 %.",
+            " of cases, if both answers are equally likely before. A coin is right in 50 %.",
         ),
         tag(
             "li",

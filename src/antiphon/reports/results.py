@@ -6,6 +6,7 @@ from antiphon.reports.axes import Axis, axis_over, brief, percent
 from antiphon.reports.charts import Dots, Line, bars, legend, plot, small, span
 from antiphon.reports.figures import figure
 from antiphon.reports.markup import Markup, join, number, table, tag
+from antiphon.reports.promise import noun
 
 __all__ = ["columns", "learned", "quality"]
 
@@ -29,7 +30,7 @@ def quality(report: _Report) -> Markup:
             "p",
             "Measured on ",
             rows,
-            " private records that were held out of training. The score is "
+            f" private {noun(report)}s that were held out of training. The score is "
             "noisy, and the noise is what protects them; it is paid for within the ε and δ above",
             _cost(report),
             ".",

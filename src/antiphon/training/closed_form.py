@@ -124,7 +124,10 @@ class ClosedForm:
         model, grid, m = self.model, self.model.second.splines, u.shape[1]
         coef = model.second.coef.detach().numpy().reshape(m, -1)
         windows = np.lib.stride_tricks.sliding_window_view(coef, grid.degree + 1, axis=1)
-        pieces = windows @ self._table  # [unit, interval, power of the place]
+        with np.errstate(
+            invalid="ignore"
+        ):  # of coefficients that are not finite: they count as zero
+            pieces = windows @ self._table  # [unit, interval, power of the place]
         every: Any = slice(None) if rows is None else rows
         of = [part[every] for part in (self.signs, self.inputs.void, self.inputs.squares)]
         sizes = (

@@ -12,7 +12,7 @@ import antiphon as ap
 from antiphon.accounting import calibrate
 from antiphon.accounting.routes import ROUTES
 from antiphon.certificate import certify
-from antiphon.mechanisms.table import _buffers
+from antiphon.mechanisms.table import buffers_of
 from antiphon.reports.explore import Question, answers
 from antiphon.reports.explore.answer import ROUTES as NAMED
 from antiphon.reports.explore.candidates import candidate, mechanism_of, steps_shown
@@ -107,7 +107,7 @@ def test_errors_and_curves_are_the_mechanisms_own(name):
         newest_first = mechanism.decoder(T)[-1, ::-1]
         back = row["taken_back"]
         np.testing.assert_allclose(back, -newest_first[1 : len(back) + 1], atol=1e-8)
-        assert row["copies"] == _buffers(mechanism, T)
+        assert row["copies"] == buffers_of(mechanism, T)
 
 
 @pytest.mark.parametrize("name", ["poisson", "shuffled", "one-pass", "full-batch"])

@@ -61,7 +61,7 @@ def test_whole_numbers_may_be_written_with_an_exponent():
         ("epochs", "-1", "epochs must be above 0"),
         ("epochs", "nan", "must be a number"),
         ("epsilon", "0", "epsilon must be above 0"),
-        ("delta", "1", "delta must be strictly between 0 and 1"),
+        ("delta", "1", "delta must be above 0, at most 0.1"),
         ("lam", "1.01", "lam must be 0 to 1"),
         ("sampling", "round-robin", "sampling must be one of poisson"),
         ("relation", "cousins", "relation must be empty or one of add-remove"),
