@@ -28,9 +28,9 @@ layers: $(READY)
 pytest: $(READY)
 	$(BIN)/python -m pytest -n auto -rs -m "not slow and not data"
 
-# Every acceptance check of the specifications, also the slow ones, as a table.
+# Every acceptance check of the specifications, and everything else that is slow, as a table.
 acceptance: $(READY)
-	$(BIN)/python -m pytest -n auto -m "" -k acceptance -v --durations=0
+	$(BIN)/python -m pytest -n auto -m "" -k "acceptance or slow" -v --durations=0
 
 benchmarks: $(READY)
 	$(BIN)/python benchmarks/imports.py

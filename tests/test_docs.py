@@ -17,11 +17,11 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-RUN = [page for page in PAGES if BLOCK.search(page.read_text())]
+# The README is run by test_wheel, from the built wheel.
+RUN = [page for page in PAGES if page.name != "README.md" and BLOCK.search(page.read_text())]
 
 # What a page prints and writes, in its own words where it quotes a number.
 PRINTS = {
-    "README.md": ["differential privacy"],
     "auditing.md": ["Audit (black-box)"],
     "choosing-a-mechanism.md": ["99.8", "37.7", "27.1", "22.7", "18.8", "3.70", "1.13", "1.01"],
     "comparison.md": ["1.83\n17.86\n"],
@@ -37,7 +37,6 @@ PRINTS = {
     "tutorial-torch.md": ["nn.GroupNorm", "at ε = 4.00", "still 4.0", "goes on at step 10", "user 150"],
 }  # fmt: skip
 WRITES = {
-    "README.md": ["splines.png"],
     "estimators.md": ["effects.png"],
     "experiments.md": ["results/noise-growth/figure.svg"],
     "training.md": ["model.safetensors"],

@@ -21,11 +21,11 @@ def plan(sampling, steps, relation="add-remove", n=1000):
 @pytest.mark.parametrize(
     ("question", "epsilon"),
     [
-        (plan(ap.Poisson(0.2), 8), 8.0),
+        pytest.param(plan(ap.Poisson(0.2), 8), 8.0, marks=pytest.mark.slow),
         (plan(ap.ShuffledEpochs(50), 60, "zero-out"), 1.0),
         (plan(ap.CyclicPoisson(0.2, 4), 32), 2.0),
         (plan(ap.BallsInBins(10), 30), 2.0),
-        (plan(ap.FixedSize(100), 3, "zero-out"), 4.0),
+        pytest.param(plan(ap.FixedSize(100), 3, "zero-out"), 4.0, marks=pytest.mark.slow),
         (plan(ap.FullBatch(), 10), 1.0),
     ],
 )

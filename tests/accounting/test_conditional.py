@@ -194,6 +194,7 @@ def test_less_noise_or_more_steps_or_a_larger_rate_means_more():
     assert min(delta(0.05, 12, 3.5), delta(0.05, 16, 4.0), delta(0.07, 12, 4.0)) > base
 
 
+@pytest.mark.slow
 def test_a_thousand_steps_beat_conditioning_on_participations():
     wanted = plan(LambdaCGD(0.5), 0.01, 1000, None)
     noise = least_noise(wanted, 1.0, 1e-5)

@@ -11,6 +11,7 @@ def mean_risk(noise, n=400, steps=60, seeds=2, **values):
     return np.mean([row["risk"] for row in rows])
 
 
+@pytest.mark.slow
 def test_noise_costs_and_correlation_takes_some_of_it_back():
     options = {"learning_rate": 4.0}
     none, independent = mean_risk("none", **options), mean_risk("independent", **options)

@@ -278,6 +278,7 @@ def test_acceptance_kan_dpgd_17_descent_with_the_bounds_step_never_rises():
     assert all(after < before for before, after in pairwise(losses))
 
 
+@pytest.mark.slow
 def test_acceptance_kan_dpgd_17_only_the_product_of_step_size_and_steps_matters():
     """η = 8 for 128 steps against η = 1 for 1024 on 500 of the specification's 20,000 examples."""
     rng = np.random.default_rng(0)

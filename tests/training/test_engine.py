@@ -311,7 +311,7 @@ def by_hand(model, x, y, steps, rate, noise):
                 parameter -= 0.5 * part / (rate * len(x))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ["mlp", pytest.param("cnn", marks=pytest.mark.slow)])
 def test_a_ported_script_reaches_the_accuracy_of_dp_sgd_by_hand(name):
     """At equal noise, batches and steps: the same up to the noise of five runs each."""
     (x, y), (test, labels) = stripes(400, 0), stripes(2000, 1)
