@@ -101,14 +101,15 @@ def _show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    view = Table("experiment", "configurations run", "rows", "seconds", "result", box=None)
+    view = Table("experiment", "run now", "rows", "seconds", box=None)
+    view.add_column("page", overflow="fold")  # to be copied, so never cut
     for result in results:
         cells = (str(result.get(name, "")) for name in ("computed", "rows", "seconds"))
         failed = "error" in result
         view.add_row(
             result["id"],
             *cells,
-            f"failed: {result['error']}" if failed else result["folder"],
+            f"failed: {result['error']}" if failed else str(Path(result["folder"]) / "index.html"),
             style="red" if failed else "",
         )
     Console().print(view)
