@@ -3,15 +3,14 @@
 import json
 import math
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from antiphon.accounting.profile import ConvexProfile
 from antiphon.accounting.proof import best_proof
 from antiphon.errors import PlanError
+from antiphon.plain_text import plain_text
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
@@ -134,9 +133,7 @@ class Certificate:
         return view
 
     def __str__(self) -> str:
-        out = StringIO()
-        Console(file=out, width=100).print(self.__rich__())
-        return out.getvalue()
+        return plain_text(self.__rich__())
 
     def lines(self) -> list[tuple[str, str]]:
         """What it says, as pairs of a word and a text: what is printed, for pages of any kind."""

@@ -10,11 +10,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import final
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from antiphon.errors import PlanError, UnsupportedError
@@ -28,6 +26,7 @@ from antiphon.mechanisms import (
     optimize,
 )
 from antiphon.participation import AbstractParticipation, FixedEpochs, MinSeparation, Once
+from antiphon.plain_text import plain_text
 from antiphon.plan import Plan
 from antiphon.sampling import CyclicPoisson, FixedSize, Poisson
 
@@ -97,9 +96,7 @@ class Choice:
         return view
 
     def __str__(self) -> str:
-        out = StringIO()
-        Console(file=out, width=100).print(self.__rich__())
-        return out.getvalue()
+        return plain_text(self.__rich__())
 
     def to_json(self) -> str:
         """The plan and every candidate."""

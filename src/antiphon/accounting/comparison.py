@@ -3,10 +3,8 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import TYPE_CHECKING, final
 
-from rich.console import Console
 from rich.table import Table
 
 from antiphon.accounting.auto import usual_participation
@@ -15,6 +13,7 @@ from antiphon.accounting.routes import sampled_routes
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism, figure
 from antiphon.mechanisms.table import buffers_of, makers
+from antiphon.plain_text import plain_text
 from antiphon.plan import Plan
 
 if TYPE_CHECKING:
@@ -106,9 +105,7 @@ class Comparison:
         return view
 
     def __str__(self) -> str:
-        out = StringIO()
-        Console(file=out, width=100).print(self.__rich__())
-        return out.getvalue()
+        return plain_text(self.__rich__())
 
     def to_json(self) -> str:
         """The recommended plan and every row."""

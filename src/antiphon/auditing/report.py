@@ -2,10 +2,8 @@
 
 import json
 from dataclasses import dataclass
-from io import StringIO
 from typing import TYPE_CHECKING, Any, final
 
-from rich.console import Console
 from rich.table import Table
 
 from antiphon.auditing.claim import is_gaussian
@@ -15,6 +13,7 @@ from antiphon.auditing.trainer import Trainer, train
 from antiphon.auditing.two_world import Worlds, play
 from antiphon.auditing.whiteness import Whiteness, whiteness
 from antiphon.certificate import Certificate
+from antiphon.plain_text import plain_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,9 +111,7 @@ class AuditReport:
         return view
 
     def __str__(self) -> str:
-        out = StringIO()
-        Console(file=out, width=100).print(self.__rich__())
-        return out.getvalue()
+        return plain_text(self.__rich__())
 
 
 def audit(

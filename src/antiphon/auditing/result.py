@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any, final
 
-from rich.console import Console
 from rich.table import Table
+
+from antiphon.plain_text import plain_text
 
 __all__ = ["VERDICT_CONFIDENCE", "VIOLATION", "Audit"]
 
@@ -79,9 +79,7 @@ class Audit:
         return view
 
     def __str__(self) -> str:
-        out = StringIO()
-        Console(file=out, width=100).print(self.__rich__())
-        return out.getvalue()
+        return plain_text(self.__rich__())
 
     def _lines(self) -> list[tuple[str, str]]:
         what = {"two-world": "runs"}.get(self.method, "canaries")

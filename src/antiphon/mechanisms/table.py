@@ -3,11 +3,9 @@
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import final
 
 import torch
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from antiphon.mechanisms.base import AbstractMechanism, ErrorKind, check_steps
@@ -20,6 +18,7 @@ from antiphon.mechanisms.optimization import lower_bound, optimize
 from antiphon.mechanisms.tree import Tree
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
 from antiphon.participation import AbstractParticipation, Reshuffled
+from antiphon.plain_text import plain_text
 
 __all__ = ["Row", "Table", "buffers_of", "makers", "table"]
 
@@ -88,9 +87,7 @@ class Table:
         return view
 
     def __str__(self) -> str:
-        out = StringIO()
-        Console(file=out, width=100).print(self.__rich__())
-        return out.getvalue()
+        return plain_text(self.__rich__())
 
     def to_json(self) -> str:
         """Everything in the table, mechanisms included."""
