@@ -374,7 +374,7 @@ def test_a_score_of_users_tells_nothing_of_how_many_records_they_have(call, plac
     assert code == 0, err
     found = json.loads(out)
     assert found["evaluation"]["rows"] + found["certificate"]["plan"]["n"] == 201
-    assert "users, whose number is public" in json.dumps(found["certificate"]["assumptions"])
+    assert "users (their number is public)" in json.dumps(found["certificate"]["assumptions"])
 
 
 def test_a_user_without_a_name_is_refused(call, place):

@@ -13,8 +13,8 @@ from antiphon.releases import private_accuracy, private_mean
 __all__ = ["COMMONEST", "WHAT", "on_held_out", "on_public", "scores"]
 
 WHAT = {
-    "classification": "the accuracy on held-out {unit}s, whose number is public,",
-    "regression": "the mean absolute error on held-out {unit}s, whose number is public,",
+    "classification": "the accuracy on held-out {unit}s (their number is public)",
+    "regression": "the mean absolute error on held-out {unit}s (their number is public)",
 }
 COMMONEST = "share of the commonest class"
 _BINS = 10
