@@ -76,3 +76,20 @@ def test_unknown_names_and_plans_that_nobody_bounds_are_refused():
     moved = Plan(n=640, sampling=OnePass(10), steps=64, mechanism="auto")
     with pytest.raises(UnsupportedError, match=r"no accountant.*gaussian, pld.*: OnePass"):
         compare(moved, EPSILON, DELTA, ["independent"])
+
+
+def test_of_named_mechanisms_only_the_best_may_be_certified_by_monte_carlo(monkeypatch):
+    """Its failure probability covers that one choice, not one for each name."""
+    from antiphon.accounting import comparison
+
+    calibrate, asked = comparison.calibrate, []
+
+    def counted(plan, epsilon, delta, *, quick=False):
+        asked.append((plan.mechanism, quick))
+        return calibrate(plan, epsilon, delta, quick=True)
+
+    monkeypatch.setattr(comparison, "calibrate", counted)
+    plan = Plan(n=1000, sampling=Poisson(0.2), steps=4, mechanism="auto")
+    found = compare(plan, 2.0, DELTA, ["lambda-cgd", "blt", "tree", "independent"])
+    assert len(found.rows) == 4 and len(asked) <= 5
+    assert [quick for _, quick in asked[:4]] == [True] * 4

@@ -63,9 +63,9 @@ def train(asked: Asked | None, out: Path, tell: Callable[[str], None]) -> Result
             folder.check(material.digest)
         result = _Job(folder, material, tell).run()
     except BaseException:
-        if folder.has_begun:
+        if folder.has_begun or folder.is_resumed:
             folder.close()
-        elif not folder.is_resumed:
+        else:
             folder.discard()
         raise
     folder.finish()

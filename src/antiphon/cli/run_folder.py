@@ -24,10 +24,8 @@ from antiphon.writing import write_whole
 __all__ = ["RunFolder"]
 
 _SECRET, _ASKED, _LOCK, _CURVE = "secret", "asked.json", "lock", "curve.json"
-_NEW, _OLD = (
-    ".secret.new.",
-    ".secret.old",
-)  # before and after; each step from one to the next is whole
+# Before and after; each step from one to the next is whole.
+_NEW, _OLD = ".secret.new.", ".secret.old"
 
 
 @final
