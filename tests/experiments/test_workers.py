@@ -1,7 +1,10 @@
 """Configurations on a real cluster of two worker processes."""
 
-import logging
 import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -20,20 +23,42 @@ def cache(tmp_path_factory):
         yield os.environ["ANTIPHON_CACHE"]
 
 
-@pytest.fixture(scope="module")
-def cluster(cache):
-    from distributed import LocalCluster
+@contextmanager
+def _cluster(folder, workers):
+    """The address of a scheduler with so many workers, each a process as a user starts it."""
+    with ExitStack() as stack:
 
-    for name in ("nanny", "scheduler", "core", "worker"):
-        logging.getLogger(f"distributed.{name}").setLevel(logging.CRITICAL)
-    with LocalCluster(
-        n_workers=2,
-        processes=True,
-        threads_per_worker=1,
-        dashboard_address=":0",
-        silence_logs=logging.CRITICAL,
-    ) as cluster:
-        yield cluster.scheduler_address
+        def start(*arguments):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "dask", *arguments],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        file = folder / "scheduler.json"
+        start("scheduler", "--port=0", "--no-dashboard", f"--scheduler-file={file}")
+        for _ in range(workers):
+            start("worker", f"--scheduler-file={file}", "--nthreads=1", "--no-dashboard")
+        yield _address(file, workers)
+
+
+def _address(file, workers):
+    from distributed import Client
+
+    while not file.exists():
+        time.sleep(0.05)
+    with Client(scheduler_file=str(file), timeout=60, set_as_default=False) as client:
+        if workers:
+            client.wait_for_workers(workers, timeout=60)
+        return client.scheduler.address
+
+
+@pytest.fixture(scope="module")
+def cluster(cache, tmp_path_factory):
+    with _cluster(tmp_path_factory.mktemp("cluster"), workers=2) as address:
+        yield address
 
 
 def test_results_come_with_their_places_from_the_workers(cluster):
@@ -74,14 +99,12 @@ def test_a_cluster_that_does_not_answer_is_one_clear_error(monkeypatch):
             list(mapped(pow, [(1, 1)], cluster=address))
 
 
-def test_a_cluster_without_workers_is_one_clear_error():
-    from distributed import LocalCluster
-
+def test_a_cluster_without_workers_is_one_clear_error(tmp_path):
     with (
-        LocalCluster(n_workers=0, dashboard_address=":0") as empty,
+        _cluster(tmp_path, workers=0) as address,
         pytest.raises(RunError, match="has no workers"),
     ):
-        list(mapped(pow, [(1, 1)], cluster=empty.scheduler_address))
+        list(mapped(pow, [(1, 1)], cluster=address))
 
 
 def test_a_cluster_without_its_extra_says_what_to_install(monkeypatch):
