@@ -30,7 +30,6 @@ from sklearn.linear_model import LogisticRegression
 from antiphon.data import Dataset, load, synthetic_logistic
 from antiphon.estimators import PrivateKANClassifier
 from antiphon.mechanisms import Independent
-from antiphon.models import TableKAN
 
 EPSILONS = (0.5, 1.0, 2.0, 8.0)
 PEERS = ("diffprivlib", "opacus")
@@ -74,9 +73,8 @@ def _fitted(data: Dataset, epsilon: float, seed: int, mechanism: str) -> Row:
 def not_private(data: Dataset) -> list[Row]:
     x, y, x_test, y_test = data.encoded()
     linear = LogisticRegression(max_iter=2000).fit(x, y)
-    kinds = [c.kind == "number" for c in data.schema.columns for _ in c.feature_names]
     torch.manual_seed(0)
-    model = TableKAN(kinds, len(data.schema.columns), 1)
+    model = _network(data)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     features, labels = torch.tensor(x), torch.tensor(y, dtype=torch.float32)
     for _ in range(30 * max(1, 20_000 // len(x))):
@@ -105,9 +103,8 @@ def theirs(python: str, script: str, data: Dataset, options: dict[str, Any]) -> 
     return json.loads(run.stdout.splitlines()[-1])
 
 
-def _network(data: Dataset) -> TableKAN:
-    kinds = [c.kind == "number" for c in data.schema.columns for _ in c.feature_names]
-    return TableKAN(kinds, len(data.schema.columns), 1)
+def _network(data: Dataset) -> torch.nn.Module:
+    return PrivateKANClassifier()._network(data.schema, 1)
 
 
 def measure(options: argparse.Namespace) -> list[Row]:

@@ -43,6 +43,7 @@ WRITES = {
     "tutorial-table.md": ["patients.csv", "model.pickle", "certificate.json", "effects.png"],
     "tutorial-torch.md": ["digits.safetensors", "digits-run"],
 }
+LONG = {"estimators.md", "tutorial-table.md", "tutorial-torch.md"}  # fit several models, as told
 WARNS = {"from-opacus.md": "replaced by the engine's own"}
 
 
@@ -70,10 +71,14 @@ CHECKS = {
 
 def test_what_is_expected_is_of_pages_that_are_run():
     names = {page.name for page in RUN}
-    assert set(PRINTS) | set(WRITES) | set(WARNS) | set(CHECKS) <= names
+    assert set(PRINTS) | set(WRITES) | set(WARNS) | set(CHECKS) | LONG <= names
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p.name in LONG)) for p in RUN],
+    ids=lambda page: page.name,
+)
 def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text, names = page.read_text(), {}

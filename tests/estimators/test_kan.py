@@ -144,6 +144,24 @@ def test_learns_interactions_with_a_hidden_layer():
     assert additive < 0.75 and deep > 0.9  # no sum of functions of single columns is above 3/4
 
 
+def test_a_table_of_categories_alone_gets_a_hidden_layer():
+    A = np.random.default_rng(1).choice(["a", "b", "c"], (3000, 3))
+    b = A[:, 0] == A[:, 1]
+    known = {key: ["a", "b", "c"] for key in range(3)}
+    options = {"categories": known, "epsilon": 4.0, "steps": 100, "random_state": 0}
+    model = PrivateKANClassifier(**options).fit(A, b)
+    assert len(model.model_.further) == 1 and model.plan_.clip_norm == 1.0
+    assert model.score(A, b) > 0.95
+    additive = PrivateKANClassifier(**options, hidden=()).fit(A, b)
+    assert not additive.model_.further and additive.plan_.clip_norm == 0.3
+    assert additive.score(A, b) < 0.7
+
+
+def test_a_width_that_is_a_word_is_refused():
+    with pytest.raises(PlanError, match=r"hidden must be .* got 'wide'"):
+        quick(hidden="wide").fit(X, Y)
+
+
 def test_users_are_protected_as_a_whole():
     model = quick().fit(X, Y, user=np.arange(400) // 4)
     assert model.certificate_.unit == "user" and model.plan_.n == 100

@@ -26,12 +26,19 @@ def test_additive_output_is_a_sum_of_functions_of_single_columns():
     torch.testing.assert_close(model(x), expected / math.sqrt(3))
 
 
-def test_starts_at_zero_with_and_without_hidden_layers():
-    x = torch.rand(5, 4)
-    for hidden in ((), (4,), (4, 3)):
-        model = TableKAN(KINDS, 3, 2, hidden)
-        assert torch.equal(model(x), torch.zeros(5, 2))
-        assert (model.splines.coef.std() > 0.5) == bool(hidden)
+def test_starts_at_zero_without_hidden_layers():
+    assert torch.equal(TableKAN(KINDS, 3, 2)(torch.rand(5, 4)), torch.zeros(5, 2))
+
+
+def test_starts_as_a_perceptron_with_signs_as_weights_if_there_is_a_hidden_layer():
+    model = TableKAN(KINDS, 3, 2, (9,)).double()
+    x = torch.rand(50, 4, dtype=torch.float64) * 2 - 1
+    (last,) = model.further
+    signs = torch.sign(last.coef.unflatten(1, (9, -1))[..., -1])
+    inner = model.splines(x[:, model.numbers]) + model.weights(x[:, model.indicators])
+    assert 0.1 < inner.std() / math.sqrt(3) < 0.6
+    torch.testing.assert_close(model(x), torch.tanh(inner / math.sqrt(3)) @ signs.T / 3)
+    assert 0 < signs.eq(1).sum() < signs.numel()
 
 
 def test_hidden_layers_pass_a_gradient_to_the_first_one():

@@ -84,8 +84,23 @@ CASES = {
 }  # fmt: skip
 
 
+OFTEN = ["momentum", "λ-CGD", "users"]  # resumed at every step in the default suite, too
+
+
 @pytest.mark.parametrize("name", CASES)
+def test_a_run_goes_on_from_its_middle_to_the_last_bit(name, tmp_path):
+    _check_resumed(name, tmp_path, [3])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in CASES],
+)
 def test_a_run_goes_on_from_every_checkpoint_to_the_last_bit(name, tmp_path):
+    _check_resumed(name, tmp_path, range(7))
+
+
+def _check_resumed(name, tmp_path, steps):
     options = {"steps": 6, "checkpoint_every": 1} | CASES[name]
     job, copies = Job(tmp_path / "run", **options), []
     for x, y in job.run.batches():
@@ -96,8 +111,9 @@ def test_a_run_goes_on_from_every_checkpoint_to_the_last_bit(name, tmp_path):
     shutil.copytree(tmp_path / "run", tmp_path / "end")
     expected = job.left
     job.close()
-    for step, copy in enumerate([*copies, tmp_path / "end"]):
-        again = Job(copy, resume=True, model_seed=5, **options)
+    copies.append(tmp_path / "end")
+    for step in steps:
+        again = Job(copies[step], resume=True, model_seed=5, **options)
         assert again.run.steps_taken == step
         assert again.run.certificate == job.run.certificate
         assert_same_bits(again.train().left, expected)

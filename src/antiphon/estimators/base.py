@@ -118,7 +118,7 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
             folder.create(start)
         model, rate = (
             self._start(start.schema, target.outputs, start.model_seed),
-            self._rate(start.certificate.plan),
+            self._rate(start.certificate.plan, start.schema),
         )
         seed = start.seed
         if seed is not None:
@@ -241,7 +241,7 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
         for part in parts(data.table):
             known.encode(part)
         self._start(known, target.outputs, start.model_seed)
-        self._rate(start.certificate.plan)
+        self._rate(start.certificate.plan, start.schema)
         if self.radius is not None:
             positive("radius", self.radius)
 

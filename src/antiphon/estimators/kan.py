@@ -7,25 +7,41 @@ from typing import ClassVar
 from torch import nn
 
 from antiphon.data import Schema
+from antiphon.errors import PlanError
 from antiphon.estimators.base import AbstractPrivateEstimator
 from antiphon.estimators.columns import is_number
 from antiphon.estimators.faces import AbstractPrivateClassifier, AbstractPrivateRegressor
-from antiphon.estimators.settings import KAN_CLASSIFIER, KAN_REGRESSOR, StepSize
+from antiphon.estimators.settings import (
+    DEEP_KAN_CLASSIFIER,
+    KAN_CLASSIFIER,
+    KAN_REGRESSOR,
+    StepSize,
+)
 from antiphon.models import TableKAN
 
 __all__ = ["PrivateKANClassifier", "PrivateKANRegressor"]
+
+_HIDDEN = (16,)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class _KAN(AbstractPrivateEstimator):
     """Which network: the same for labels and numbers."""
 
-    hidden: Sequence[int] = ()
+    hidden: Sequence[int] | str = "auto"
     intervals: int = 5
 
     def _network(self, schema: Schema, outputs: int) -> nn.Module:
-        columns = len(schema.columns)
-        return TableKAN(is_number(schema), columns, outputs, self.hidden, intervals=self.intervals)
+        kinds, columns = is_number(schema), len(schema.columns)
+        return TableKAN(kinds, columns, outputs, self._widths(schema), intervals=self.intervals)
+
+    def _widths(self, schema: Schema) -> Sequence[int]:
+        if not isinstance(self.hidden, str):
+            return self.hidden
+        if self.hidden != "auto":
+            raise PlanError(f'hidden must be "auto" or widths such as (16,); got {self.hidden!r}.')
+        # Of categories alone, a sum of functions of single columns is no more than a logistic regression.
+        return () if any(is_number(schema)) else _HIDDEN
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -42,15 +58,15 @@ class PrivateKANClassifier(_KAN, AbstractPrivateClassifier):
         classes: All labels that can occur; unless given, those in y are taken to be public.
         relation: How neighbouring tables differ; unless given, add-remove (zero-out where batches are of
             fixed size).
-        hidden: Widths of hidden layers. None: a sum of functions of single columns, the best of small or
-            noisy tables. (16,) can learn interactions.
+        hidden: Widths of hidden layers. (): a sum of functions of single columns, the best of tables with
+            numbers. (16,) can learn interactions. "auto" takes it where all columns are categories.
         intervals: Of every spline's grid.
         mechanism: "auto" for the one with the smallest certified noise × error; "independent"; or one of
             `antiphon.mechanisms`, such as ``LambdaCGD(0.9)``.
         sampling: "poisson", "fixed-size", "full-batch", as in `make_private`.
         steps: Noisy steps.
         batch_size: Expected; unless given, half of the records or what a core computes in about 30 ms.
-        clip_norm: Bound on the gradient of one record.
+        clip_norm: Bound on the gradient of one record; unless given, 0.3, or 1 with hidden layers.
         learning_rate: Unless given, as large as the noise allows.
         radius: If given, parameters are kept in the ball of this radius around their start, as in
             [KANCorrelated26, Alg. 1].
@@ -83,6 +99,9 @@ class PrivateKANClassifier(_KAN, AbstractPrivateClassifier):
 
     _step_size: ClassVar[StepSize] = KAN_CLASSIFIER
 
+    def _size(self, schema: Schema) -> StepSize:
+        return DEEP_KAN_CLASSIFIER if self._widths(schema) else self._step_size
+
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class PrivateKANRegressor(_KAN, AbstractPrivateRegressor):
@@ -102,7 +121,7 @@ class PrivateKANRegressor(_KAN, AbstractPrivateRegressor):
         sampling: How batches are drawn.
         steps: Noisy steps.
         batch_size: Expected size of a batch.
-        clip_norm: Bound on the gradient of one record.
+        clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.
         radius: Of the ball to project on, if any.
         missing: What a missing number does.

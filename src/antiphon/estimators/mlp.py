@@ -42,7 +42,7 @@ class PrivateMLPClassifier(_MLP, AbstractPrivateClassifier):
         sampling: How batches are drawn.
         steps: Noisy steps.
         batch_size: Expected size of a batch.
-        clip_norm: Bound on the gradient of one record.
+        clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.
         radius: Of the ball to project on, if any.
         missing: What a missing number does.
@@ -92,7 +92,7 @@ class PrivateMLPRegressor(_MLP, AbstractPrivateRegressor):
         sampling: How batches are drawn.
         steps: Noisy steps.
         batch_size: Expected size of a batch.
-        clip_norm: Bound on the gradient of one record.
+        clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.
         radius: Of the ball to project on, if any.
         missing: What a missing number does.

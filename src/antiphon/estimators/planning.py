@@ -43,7 +43,7 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
     sampling: Any = "poisson"
     steps: int = 300
     batch_size: int | None = None
-    clip_norm: float = 0.3
+    clip_norm: float | None = None
     learning_rate: float | None = None
     radius: float | None = None
     missing: str = "raise"
@@ -85,7 +85,7 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
             n=n,
             sampling=drawn,
             steps=whole("steps", self.steps),
-            clip_norm=positive("clip_norm", self.clip_norm),
+            clip_norm=self._clip(schema),
             mechanism="auto",
             relation=relation,
             unit="user" if is_users else "example",
@@ -107,9 +107,18 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
             )
         return n**-1.1
 
-    def _rate(self, plan: Plan) -> float:
+    def _size(self, schema: Schema) -> StepSize:
+        """Settings of a model of such tables."""
+        return self._step_size
+
+    def _clip(self, schema: Schema) -> float:
+        if self.clip_norm is None:
+            return self._size(schema).clip_norm
+        return positive("clip_norm", self.clip_norm)
+
+    def _rate(self, plan: Plan, schema: Schema) -> float:
         if self.learning_rate is None:
-            return learning_rate_for(plan, self._step_size)
+            return learning_rate_for(plan, self._size(schema))
         return positive("learning_rate", self.learning_rate)
 
     def _seed(self) -> int | None:

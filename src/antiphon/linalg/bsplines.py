@@ -75,6 +75,16 @@ class UniformSplines:
         steps = np.arange(-self.degree, self.size + 1, dtype=np.float64)
         return self.low + self.spacing * steps
 
+    def identity(self) -> Series:
+        """Coefficients of the spline that is x itself on the domain (the means of inner knots).
+
+        Example:
+            >>> UniformSplines(intervals=2).identity().tolist()
+            [-2.0, -1.0, 0.0, 1.0, 2.0]
+        """
+        places = np.arange(self.size, dtype=np.float64) - (self.degree - 1) / 2
+        return self.low + self.spacing * places
+
 
 @lru_cache(maxsize=64)
 def spline_pieces(degree: int, order: int = 0) -> Pieces:
