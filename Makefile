@@ -26,11 +26,11 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-logo >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n auto -rs -m "not slow and not data"
+	$(BIN)/python -m pytest -n auto --dist worksteal -rs -m "not slow and not data"
 
 # Every acceptance check of the specifications, and everything else that is slow, as a table.
 acceptance: $(READY)
-	$(BIN)/python -m pytest -n auto -m "" -k "acceptance or slow" -v --durations=0
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "" -k "acceptance or slow" -v --durations=0
 
 benchmarks: $(READY)
 	$(BIN)/python benchmarks/imports.py

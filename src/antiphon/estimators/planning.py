@@ -85,7 +85,7 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
             n=n,
             sampling=drawn,
             steps=whole("steps", self.steps),
-            clip_norm=self._clip(schema),
+            clip_norm=self._bound(schema),
             mechanism="auto",
             relation=relation,
             unit="user" if is_users else "example",
@@ -111,7 +111,7 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
         """Settings of a model of such tables."""
         return self._step_size
 
-    def _clip(self, schema: Schema) -> float:
+    def _bound(self, schema: Schema) -> float:
         if self.clip_norm is None:
             return self._size(schema).clip_norm
         return positive("clip_norm", self.clip_norm)
