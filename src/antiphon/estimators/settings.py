@@ -54,7 +54,7 @@ class StepSize(NamedTuple):
 
 
 KAN_CLASSIFIER = StepSize(30.0, 5.0)
-DEEP_KAN_CLASSIFIER = StepSize(30.0, 0.5, clip_norm=1.0)
+DEEP_KAN_CLASSIFIER = StepSize(20.0, 0.5, clip_norm=1.0)
 KAN_REGRESSOR = StepSize(0.5, 0.3)
 LOGISTIC = StepSize(30.0, 10.0)
 MLP_CLASSIFIER = StepSize(10.0, 5.0)
