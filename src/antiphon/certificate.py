@@ -240,6 +240,10 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "batches are drawn as stated, independently of the data's values",
     ]
     lines += [f"{event.what} was released: {event}" for event in plan.extra]
+    lines += [
+        f"{event.what} was released from records that take part in no step: {event}"
+        for event in plan.apart
+    ]
     return tuple(lines)
 
 

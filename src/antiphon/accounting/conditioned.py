@@ -6,6 +6,7 @@ import numpy as np
 
 from antiphon.accounting.account import (
     Account,
+    check_not_apart,
     diagonal,
     effective_noise,
     is_independent,
@@ -133,6 +134,7 @@ def _beside(plan: Plan) -> tuple[float, float]:
 
 def _law(plan: Plan) -> tuple[EnergyLaw, float, float]:
     """The law of a unit's energy, the amplitude of its change, and the size of C's diagonal."""
+    check_not_apart(plan)
     mechanism = plan.known_mechanism()
     match plan.sampling:
         case BallsInBins(bins):
@@ -157,6 +159,7 @@ def _law(plan: Plan) -> tuple[EnergyLaw, float, float]:
 
 def _coins(plan: Plan) -> tuple[AbstractCoins, float]:
     """How one unit's steps are drawn, and the amplitude of its change."""
+    check_not_apart(plan)
     match plan.sampling:
         case Poisson(rate):
             return Bernoulli(rate, plan.steps), supported_amplitude(plan)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.checks import positive
+from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
 from antiphon.events import GaussianRelease
 from antiphon.randomness import Generator
@@ -61,19 +61,23 @@ def private_threshold(
     largest: float,
     *,
     mu: float,
+    share: float = 1.0,
     slack: float | None = None,
+    n: int | None = None,
     generator: Generator | None = None,
     what: str = "a threshold",
 ) -> tuple[float, GaussianRelease]:
-    """The first threshold below which nearly all values lie, judged by noisy counts, and what it costs.
+    """The first threshold below which nearly all values lie, or a share, by noisy counts; and its cost.
 
     Args:
         values: One number per record; absolute values count. What is not finite is below no threshold.
-            Their number m is public.
         smallest: Δ, positive: the first threshold.
         largest: Υ, above Δ: the last one is the first doubling at or above it.
         mu: The privacy to spend; the paper's f is 1/μ.
-        slack: Λ: the search ends at a noisy count of m - Λ. `threshold_slack` unless given; 0 is printed.
+        share: Of the values that must lie below: 1 is DP-Threshold, less is a quantile between doublings.
+        slack: Λ: the search ends at a noisy count of share × m - Λ. Unless given, `threshold_slack` for all
+            values and 0 for a share; 0 is printed.
+        n: m, the public number of records; their true number, which is then declared public, unless given.
         generator: Secret source of the noise; a new secure one unless given.
         what: What is released, for the certificate.
 
@@ -83,9 +87,9 @@ def private_threshold(
     Guarantee:
         Exactly μ-GDP under every relation if all L + 1 noisy counts were seen, and only their first
         success is: a record, added, removed, zeroed or replaced, changes each count by at most 1, hence all
-        by at most sqrt(L + 1), under white noise of sqrt(L + 1)/μ. With the default slack, except with
-        probability 0.1: the result s, if it is not the last threshold, holds at least m - 2Λ of the values,
-        and if s > Δ, not all values are within s/2. A result that is the last threshold claims nothing.
+        by at most sqrt(L + 1), under white noise of sqrt(L + 1)/μ. For all values and the default slack,
+        except with probability 0.1: the result s, if it is not the last threshold, holds at least m - 2Λ of
+        them, and if s > Δ, not all are within s/2. A result that is the last threshold claims nothing.
 
     Example:
         >>> values = np.full(5_000, 0.9)
@@ -96,9 +100,14 @@ def private_threshold(
     numbers = np.abs(_numbers(values))
     counts = np.searchsorted(np.sort(numbers[np.isfinite(numbers)]), points, side="right")
     scale = math.sqrt(len(points)) / positive("mu", mu)
-    less = threshold_slack(smallest, largest, mu) if slack is None else float(slack)
+    if not 0 < share <= 1:
+        raise PlanError(f"share lies in (0, 1]; got {share}.")
+    usual = threshold_slack(smallest, largest, mu) if share == 1 else 0.0
+    needed = share * whole("n", len(numbers) if n is None else n) - (
+        usual if slack is None else float(slack)
+    )
     noisy = noised(counts, scale, what, generator)
-    passed = np.flatnonzero(noisy >= len(numbers) - less)
+    passed = np.flatnonzero(noisy >= needed)
     chosen = points[passed[0]] if len(passed) else points[-1]
     return float(chosen), GaussianRelease(float(mu), what)
 
