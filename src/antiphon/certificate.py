@@ -15,7 +15,12 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
 
-__all__ = ["Attacks", "Certificate", "certify", "round_up"]
+__all__ = ["SEEDED", "Attacks", "Certificate", "certify", "round_up"]
+
+SEEDED = (
+    "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
+    "for those who know neither the seed nor any other result drawn with it"
+)
 
 _RELATIONS = {
     Relation.ADD_REMOVE: "one {unit} more or less in the data",

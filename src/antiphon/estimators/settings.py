@@ -27,6 +27,7 @@ __all__ = [
     "LOGISTIC",
     "MLP_CLASSIFIER",
     "MLP_REGRESSOR",
+    "RELU_REGRESSOR",
     "StepSize",
     "batch_for",
     "learning_rate_for",
@@ -54,6 +55,7 @@ KAN_REGRESSOR = StepSize(0.5, 0.3)
 LOGISTIC = StepSize(30.0, 10.0)
 MLP_CLASSIFIER = StepSize(10.0, 5.0)
 MLP_REGRESSOR = StepSize(0.6, 0.5)
+RELU_REGRESSOR = StepSize(0.33, 0.33)
 
 
 def batch_for(n: int, columns: int) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.linalg import Matrix, Vector
-from antiphon.mechanisms.base import Buffers, Sensitivity, check_dense_steps
+from antiphon.mechanisms.base import Buffers, Sensitivity, check_dense_steps, check_steps
 from antiphon.mechanisms.triangular import AbstractTriangular
 
 __all__ = ["Tree"]
@@ -63,6 +63,13 @@ class Tree(AbstractTriangular):
     def _once(self, T: int) -> Sensitivity:
         """sqrt(⌊log₂ T⌋ + 1): the nodes that hold a step double in size, and the first step is in most."""
         return Sensitivity(math.sqrt(T.bit_length()), is_exact=True)
+
+    def _prefix_errors(self, T: int) -> Vector:
+        """The root of popcount(t + 1): a prefix sum has as many nodes, none of which overlap."""
+        check_steps(T)
+        numbers = np.arange(1, T + 1)
+        bits = sum((numbers >> place) & 1 for place in range(int(T).bit_length()))
+        return np.sqrt(np.asarray(bits, np.float64))
 
     def _start(self, like: Tensor, T: int) -> Buffers:
         levels = int(T).bit_length()

@@ -71,9 +71,16 @@ class AbstractTriangular(AbstractMechanism):
         """The sensitivity to a single participation at any step, where it is known without matrices."""
         return None
 
+    def _prefix_errors(self, T: int) -> Vector | None:
+        """`errors` of prefix sums, where they are known without matrices."""
+        return None
+
     @final
     def errors(self, T: int, workload: Workload = PREFIX_SUMS) -> Vector:
         """Row norms of A C⁻¹."""
+        known = self._prefix_errors(T) if workload == PREFIX_SUMS else None
+        if known is not None:
+            return known
         return np.linalg.norm(workload.apply(_decoder(self, T)), axis=1)
 
 
