@@ -6,7 +6,7 @@ import torch
 
 from antiphon.errors import PlanError, StateError
 from antiphon.linalg import clip_rows
-from antiphon.mechanisms import BLT, BandedInverse, Independent, LambdaCGD, Tree
+from antiphon.mechanisms import BLT, Banded, BandedInverse, Independent, LambdaCGD, NuFTRL, Tree
 from antiphon.plan import Plan
 from antiphon.randomness import Generator
 from antiphon.sampling import Draws, FullBatch, OnePass, Poisson, ShuffledEpochs
@@ -73,7 +73,9 @@ PLANS = {
     "in the given order": plan_of(OnePass(11), steps=5),
     "tree noise": plan_of(ShuffledEpochs(1), steps=N, mechanism=Tree()),
     "λ-CGD noise": plan_of(FullBatch(), mechanism=LambdaCGD(0.5)),
-    "buffered noise": plan_of(OnePass(1), steps=N, mechanism=BLT((0.9, 0.3), (0.2, 0.1))),
+    "banded noise": plan_of(OnePass(1), steps=N, mechanism=Banded((1.0, 0.5, 0.25))),
+    "noise with a long memory": plan_of(OnePass(2), steps=20, mechanism=NuFTRL(0.1)),
+    "buffered noise": plan_of(OnePass(1), steps=N, mechanism=BLT((0.2, 0.1), (0.9, 0.3))),
 }
 
 
@@ -176,7 +178,19 @@ def test_records_that_vote_on_a_batch_do_not_move_it():
 
 
 @pytest.mark.parametrize(
-    "mechanism", [Independent(), Tree(), LambdaCGD(0.7), BandedInverse((1, -0.5))]
+    "mechanism",
+    [
+        Independent(),
+        Tree(),
+        LambdaCGD(0.7),
+        LambdaCGD(0.0),
+        BandedInverse((1, -0.5, 0.2)),
+        BandedInverse((2.0,)),
+        Banded((1.5, 0.5, 0.25, 0.1)),
+        BLT((0.2, 0.1), (0.9, 0.3)),
+        NuFTRL(0.1),
+    ],
+    ids=str,
 )
 def test_noise_in_blocks_is_the_dense_noise_however_it_is_asked_for(mechanism, monkeypatch):
     monkeypatch.setattr("antiphon.training.neuron.rows._NUMBERS", 4 * D)  # blocks of four rows
@@ -281,4 +295,4 @@ def test_a_finished_or_foreign_run_does_not_go_on():
         other.restore(*descent.state())
     rows = NoiseRows(Tree(), KEY, 2, 5)
     with pytest.raises(StateError, match="does not fit"):
-        rows.restore(1, {"levels": torch.zeros(3, 7)})
+        rows.restore(1, {"buffers": torch.zeros(3, 7)})

@@ -10,7 +10,7 @@ from typing import no_type_check
 import numpy as np
 from numba import njit
 
-__all__ = ["run_steps", "tree_rows"]
+__all__ = ["buffered_rows", "moving_rows", "run_steps", "tree_rows"]
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}  # not nnan: a NaN must stay one
 # Norms and divisions round: a factor this much smaller keeps the computed norm within the bound.
@@ -99,3 +99,33 @@ def tree_rows(z, step, levels):
         for lower in range(level):
             z[k] -= levels[lower]
         levels[level] = newest
+
+
+@no_type_check
+@njit(cache=True, nogil=True, error_model="numpy")
+def moving_rows(z, step, kept, weights, is_recursive):
+    """White noise becomes weights[0] z_t + Σ_i weights[i] kept_{t-i}, in place.
+
+    ``kept`` holds the last outputs if that is recursive, else the last inputs; that of step t in row t mod
+    its length.
+    """
+    length = len(kept)
+    x = np.empty(z.shape[1])
+    for k in range(len(z)):
+        t = step + k
+        x[:] = weights[0] * z[k]
+        for i in range(1, length + 1):
+            x += weights[i] * kept[(t - i) % length]
+        kept[t % length] = x if is_recursive else z[k]
+        z[k] = x
+
+
+@no_type_check
+@njit(cache=True, nogil=True, error_model="numpy")
+def buffered_rows(z, kept, scales, decays):
+    """White noise becomes x = z - Σ_j scales[j] s_j, in place; then s_j ← decays[j] s_j + x [BLT24]."""
+    for k in range(len(z)):
+        for j in range(len(kept)):
+            z[k] -= scales[j] * kept[j]
+        for j in range(len(kept)):
+            kept[j] = decays[j] * kept[j] + z[k]

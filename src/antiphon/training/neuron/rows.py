@@ -9,9 +9,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.errors import StateError
-from antiphon.mechanisms import AbstractMechanism, Independent, NoiseState, Tree
+from antiphon.mechanisms import (
+    BLT,
+    AbstractMechanism,
+    Banded,
+    BandedInverse,
+    Independent,
+    LambdaCGD,
+    NoiseState,
+    Tree,
+)
 from antiphon.randomness import Generator
-from antiphon.training.neuron.kernel import tree_rows
+from antiphon.training.neuron.kernel import buffered_rows, moving_rows, tree_rows
 
 __all__ = ["NoiseRows"]
 
@@ -23,8 +32,8 @@ class NoiseRows:
     """The noise of a run at unit scale, as many rows at a time as are asked for.
 
     z_t is row t mod B of block t div B of the generator, where B is 65536 numbers over the length of a row:
-    every row can be drawn again by itself. Independent and tree noise are correlated by compiled loops,
-    that of other mechanisms by their `correlate`, row by row.
+    every row can be drawn again by itself. Independent, tree, banded, λ-CGD and BLT noise are correlated by
+    compiled loops, that of other mechanisms by their `correlate`, row by row.
 
     Args:
         mechanism: C.
@@ -41,13 +50,12 @@ class NoiseRows:
         self._per_block = max(1, _NUMBERS // length)
         self._block, self._drawn = -1, np.empty((0, length))
         self.step = 0
-        like = torch.empty(length, dtype=torch.float64)
+        self._weights, self._is_recursive = _weights(mechanism, steps)
+        count = _kept(mechanism, steps, self._weights)
         self._state: NoiseState | None = None
-        self._levels = np.empty((0, length))
-        if isinstance(mechanism, Tree):
-            self._levels = np.zeros((int(steps).bit_length(), length))
-        elif not isinstance(mechanism, Independent):
-            self._state = mechanism.init(like, steps)
+        if count is None:
+            self._state = mechanism.init(torch.empty(length, dtype=torch.float64), steps)
+        self._buffers = np.zeros((count or 0, length))
 
     def draw(self, count: int) -> NDArray[np.float64]:
         """The next ``count`` rows; the array is the caller's own."""
@@ -55,13 +63,8 @@ class NoiseRows:
             raise StateError(
                 f"all {self._steps} steps of this noise are taken; more need a new plan, with more noise."
             )
-        z = np.concatenate([*self._white(count)])
-        if self._state is not None:
-            for k, row in enumerate(z):
-                noise, self._state = self._mechanism.correlate(torch.from_numpy(row), self._state)
-                z[k] = noise.numpy()
-        elif len(self._levels):
-            tree_rows(z, self.step, self._levels)
+        z = np.concatenate(self._white(count))
+        self._correlate(z)
         self.step += count
         return z
 
@@ -70,13 +73,14 @@ class NoiseRows:
         if self._state is not None:
             kept = self._state.buffers[0]
             return {str(place): buffer.clone() for place, buffer in enumerate(kept)}
-        return {"levels": torch.from_numpy(self._levels.copy())} if len(self._levels) else {}
+        return {"buffers": torch.from_numpy(self._buffers.copy())} if len(self._buffers) else {}
 
     def restore(self, step: int, kept: Mapping[str, Tensor]) -> None:
         """Go on before ``step`` with what `state` returned there."""
-        if not 0 <= step <= self._steps or any(
-            b.shape[-1:] != (self._length,) for b in kept.values()
-        ):
+        is_row = all(b.shape[-1:] == (self._length,) for b in kept.values())
+        expected = {"buffers"} if len(self._buffers) else set()
+        has_names = self._state is not None or set(kept) == expected
+        if not (0 <= step <= self._steps and is_row and has_names):
             raise StateError(
                 f"the noise state does not fit rows of {self._length} numbers and {self._steps} steps: "
                 "it is of another run."
@@ -86,8 +90,24 @@ class NoiseRows:
             before = self._state
             buffers = tuple(kept[str(place)].clone() for place in range(len(kept)))
             self._state = NoiseState(before.mechanism, before.T, step, before.shapes, (buffers,))
-        elif len(self._levels):
-            self._levels = kept["levels"].numpy().copy()
+        elif expected:
+            self._buffers = kept["buffers"].numpy().copy()
+
+    def _correlate(self, z: NDArray[np.float64]) -> None:
+        """White rows become rows of C⁻¹z, in place."""
+        mechanism = self._mechanism
+        if self._state is not None:
+            for k, row in enumerate(z):
+                noise, self._state = mechanism.correlate(torch.from_numpy(row), self._state)
+                z[k] = noise.numpy()
+        elif isinstance(mechanism, Tree):
+            tree_rows(z, self.step, self._buffers)
+        elif isinstance(mechanism, BLT):
+            buffered_rows(z, self._buffers, np.array(mechanism.scales), np.array(mechanism.decays))
+        elif len(self._weights) == 1:
+            z *= self._weights[0]
+        else:
+            moving_rows(z, self.step, self._buffers, self._weights, self._is_recursive)
 
     def _white(self, count: int) -> list[NDArray[np.float64]]:
         """Rows z_step, z_step+1, …, in pieces of one block each."""
@@ -102,3 +122,27 @@ class NoiseRows:
             pieces.append(piece)
             step += len(piece)
         return pieces
+
+
+def _weights(mechanism: AbstractMechanism, steps: int) -> tuple[NDArray[np.float64], bool]:
+    """Weights of a moving sum, newest first, and whether it is one of outputs; none if it is no such sum."""
+    match mechanism:
+        case Independent():
+            return np.ones(1), False
+        case LambdaCGD(lam):
+            return np.array((1.0, -lam) if lam else (1.0,))[:steps], False
+        case BandedInverse(beta):
+            return np.array(beta[:steps], dtype=np.float64), False
+        case Banded(coef):
+            first, *rest = coef[:steps]
+            return np.array([1 / first, *(-c / first for c in rest)]), True
+    return np.empty(0), False
+
+
+def _kept(mechanism: AbstractMechanism, steps: int, weights: NDArray[np.float64]) -> int | None:
+    """Rows to keep, or None if only the mechanism itself knows."""
+    if isinstance(mechanism, Tree):
+        return int(steps).bit_length()
+    if isinstance(mechanism, BLT):
+        return len(mechanism.scales)
+    return len(weights) - 1 if len(weights) else None
