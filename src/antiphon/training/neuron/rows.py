@@ -125,7 +125,7 @@ class NoiseRows:
 
 
 def _weights(mechanism: AbstractMechanism, steps: int) -> tuple[NDArray[np.float64], bool]:
-    """Weights of a moving sum, newest first, and whether it is one of outputs; none if it is no such sum."""
+    """Weights of a moving sum, newest first, and whether it is one of outputs; none if it is none."""
     match mechanism:
         case Independent():
             return np.ones(1), False
