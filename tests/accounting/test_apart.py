@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from antiphon.accounting import calibrate
+from antiphon.accounting import calibrate, pld
 from antiphon.accounting.gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from antiphon.accounting.rdp import curve
 from antiphon.accounting.routes import ROUTES, SAMPLED, open_routes
@@ -56,6 +56,11 @@ def test_only_the_routes_that_know_it_answer():
             continue
         assert account.profile.delta(0.5) >= gaussian_delta(0.3, 0.5) * (1 - 1e-9)
     assert curve(plan, (2.0,))[0] == pytest.approx(2 * 0.3**2 / 2)
+
+
+def test_plans_together_pay_the_larger_cost_of_each():
+    whole = pld.together([PLAN, PLAN]).delta(0.5)
+    assert whole == pytest.approx(gaussian_delta(0.3 * 2**0.5, 0.5), rel=0.01)
 
 
 def test_calibration_keeps_within_the_budget_or_says_that_it_cannot():

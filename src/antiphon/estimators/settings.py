@@ -14,7 +14,9 @@ diabetes) with declared bounds and all defaults, of one fit (breast cancer: mean
     diabetes                0.39    0.42                        0.39    0.43
     ======================  ======  ======  ========  ========  ======  ======
 
-The last row but one is made for functions of single columns: no line can follow it.
+The last row but one is made for functions of single columns: no line can follow it. The ReLU neuron's were
+chosen on diabetes, California housing, gas turbines, white wine and Gaussian records at ε = 1 and 8
+(docs/estimators.md).
 """
 
 from typing import NamedTuple
