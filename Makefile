@@ -36,6 +36,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/randomness.py
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/relu.py
 	$(BIN)/python benchmarks/optimize.py
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/splines.py

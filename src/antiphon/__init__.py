@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         PrivateLogisticRegression,
         PrivateMLPClassifier,
         PrivateMLPRegressor,
+        PrivateReLURegressor,
     )
     from antiphon.ledger import Ledger
     from antiphon.plan import Plan
@@ -67,6 +68,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMLPClassifier",
     "PrivateMLPRegressor",
+    "PrivateReLURegressor",
     "Recorded",
     "Relation",
     "ShuffledEpochs",
@@ -104,6 +106,7 @@ _HOMES = {
             "PrivateLogisticRegression",
             "PrivateMLPClassifier",
             "PrivateMLPRegressor",
+            "PrivateReLURegressor",
         ),
         "estimators",
     ),

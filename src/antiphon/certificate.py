@@ -15,7 +15,12 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
 
-__all__ = ["Attacks", "Certificate", "certify", "round_up"]
+__all__ = ["SEEDED", "Attacks", "Certificate", "certify", "round_up"]
+
+SEEDED = (
+    "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
+    "for those who know neither the seed nor any other result drawn with it"
+)
 
 _RELATIONS = {
     Relation.ADD_REMOVE: "one {unit} more or less in the data",
@@ -240,6 +245,10 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "batches are drawn as stated, independently of the data's values",
     ]
     lines += [f"{event.what} was released: {event}" for event in plan.extra]
+    lines += [
+        f"{event.what} was released from records that take part in no step: {event}"
+        for event in plan.apart
+    ]
     return tuple(lines)
 
 

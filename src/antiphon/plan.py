@@ -12,7 +12,7 @@ from antiphon.mechanisms import AbstractMechanism
 from antiphon.mechanisms import from_dict as mechanism_from_dict
 from antiphon.participation import AbstractParticipation
 from antiphon.relations import Relation
-from antiphon.sampling import AbstractSampling
+from antiphon.sampling import AbstractSampling, OnePass, ShuffledEpochs
 from antiphon.sampling import from_dict as sampling_from_dict
 
 __all__ = ["Block", "Plan"]
@@ -56,6 +56,9 @@ class Plan:
         blocks: If given, the gradient's parts with noise multipliers of their own; ``noise_multiplier`` is
             then unused.
         extra: Releases paid beside training.
+        apart: Gaussian releases from records that take part in no step, such as votes on a clip norm. The
+            batches are disjoint, and which records vote does not depend on their values: so a unit pays for
+            the steps or for one of these, whichever costs more, and not for both.
 
     Example:
         >>> from antiphon.mechanisms import LambdaCGD
@@ -75,6 +78,7 @@ class Plan:
     unit: str = "example"
     blocks: tuple[Block, ...] = ()
     extra: tuple[Event, ...] = ()
+    apart: tuple[GaussianRelease, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("n", "steps"):
@@ -91,7 +95,7 @@ class Plan:
         if not all(isinstance(event, GaussianRelease | PureRelease) for event in self.extra):
             raise PlanError("extra holds releases of antiphon.events only.")
         object.__setattr__(self, "relation", Relation.of(self.relation))
-        for event in self.extra:
+        for event in (*self.extra, *self.apart):
             if event.relation not in (None, self.relation):
                 raise PlanError(
                     f"{event.what} was released for neighbours under {event.relation}, but the plan's "
@@ -100,7 +104,10 @@ class Plan:
                 )
         object.__setattr__(self, "blocks", tuple(self.blocks))
         object.__setattr__(self, "extra", tuple(self.extra))
+        object.__setattr__(self, "apart", tuple(self.apart))
         self.sampling.check(self.n, self.steps)
+        if self.apart:
+            self._check_apart()
 
     @property
     def amplitude(self) -> float:
@@ -126,6 +133,20 @@ class Plan:
     def hash(self) -> str:
         """SHA-256 of the plan's JSON: what a certificate and a cache refer to."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def _check_apart(self) -> None:
+        """Raise unless a record stands in one place of one batch, whatever the other records are."""
+        if not all(isinstance(event, GaussianRelease) for event in self.apart):
+            raise PlanError("apart holds Gaussian releases of antiphon.events only.")
+        batches = -(-self.n // getattr(self.sampling, "batch", self.n))
+        is_pass = isinstance(self.sampling, OnePass | ShuffledEpochs) and self.steps <= batches
+        if not (is_pass and self.sampling.supports(Relation.of(self.relation))):
+            raise PlanError(
+                "releases apart from the steps need one pass in disjoint batches (OnePass or "
+                "ShuffledEpochs) and relation='zero-out' or 'replace-one', so that a record is in one of "
+                f"them or in one step; got {self.sampling}, {self.steps} steps, {self.relation}. Put them "
+                "into extra, which adds them up."
+            )
 
     def known_noise(self) -> float:
         """The noise multiplier, or an error that says how to get one."""
@@ -154,6 +175,9 @@ class Plan:
         values["relation"] = str(self.relation)
         values["blocks"] = [vars(block) for block in self.blocks]
         values["extra"] = [event.to_dict() for event in self.extra]
+        values["apart"] = [event.to_dict() for event in self.apart]
+        if not self.apart:  # so that plans without have the hash that they always had
+            del values["apart"]
         if isinstance(self.mechanism, AbstractMechanism):
             values["mechanism"] = self.mechanism.to_dict()
         return json.dumps(values, sort_keys=True)
@@ -173,6 +197,7 @@ class Plan:
             values["sampling"] = sampling_from_dict(values["sampling"])
             values["blocks"] = tuple(Block(**block) for block in values.get("blocks", ()))
             values["extra"] = tuple(event_from_dict(event) for event in values.get("extra", ()))
+            values["apart"] = tuple(event_from_dict(event) for event in values.get("apart", ()))
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise PlanError(f"this JSON is not a plan: {error}.") from error

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from antiphon.accounting.bins_pair import BinsPair, bin_factor, bin_means
+from antiphon.accounting.bins_pair import BinsPair, bin_energies, bin_factor, bin_means
 from antiphon.accounting.gaussian import gaussian_delta
 from antiphon.errors import PlanError
 from antiphon.events import GaussianRelease, PureRelease
-from antiphon.mechanisms import BLT, Honaker, Independent, LambdaCGD, NuFTRL
+from antiphon.mechanisms import BLT, Honaker, Independent, LambdaCGD, NuFTRL, Tree
 
 Z = 4.9  # standard errors that a right normal statistic passes once in a million tests
 
@@ -30,11 +30,17 @@ def two_bins(noise, epsilon, mechanism=None, points=1201):
     return np.maximum(p - factor * q, 0).sum() * cell, np.maximum(q - factor * p, 0).sum() * cell
 
 
-@pytest.mark.parametrize("mechanism", [LambdaCGD(0.7), NuFTRL(0.1), Honaker(), BLT((0.9,), (0.3,))])
+@pytest.mark.parametrize(
+    "mechanism", [LambdaCGD(0.7), NuFTRL(0.1), Honaker(), Tree(), BLT((0.9,), (0.3,))]
+)
 def test_means_are_columns_of_the_encoder_summed_over_a_bin(mechanism, T=11, bins=4):
     C = np.abs(mechanism.encoder(T))
     expected = np.stack([C[:, j::bins].sum(axis=1) for j in range(bins)], axis=1)
     np.testing.assert_allclose(bin_means(mechanism, T, bins), expected, atol=1e-12)
+    energies = (expected**2).sum(axis=0)
+    np.testing.assert_allclose(bin_energies(mechanism, T, bins), energies, atol=1e-12)
+    longer = (np.abs(mechanism.encoder(T)) ** 2).sum(axis=0)
+    np.testing.assert_allclose(bin_energies(mechanism, T, T + 3), longer, atol=1e-12)
     R = bin_factor(mechanism, T, bins)
     np.testing.assert_allclose(R.T @ R, expected.T @ expected, atol=1e-12)
 

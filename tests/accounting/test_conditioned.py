@@ -13,7 +13,7 @@ from antiphon.accounting.gaussian import gaussian_delta
 from antiphon.accounting.lambda_energy import lambda_cgd_law
 from antiphon.errors import UnsupportedError
 from antiphon.events import GaussianRelease, PureRelease
-from antiphon.mechanisms import Banded, Dense, Independent, LambdaCGD, NuFTRL
+from antiphon.mechanisms import Banded, Dense, Independent, LambdaCGD, NuFTRL, Tree
 
 
 def plan(sampling, mechanism, relation="add-remove", steps=1000, noise=None, **rest):
@@ -176,3 +176,19 @@ def test_hardly_any_noise_costs_a_huge_epsilon_and_not_an_error():
     assert 700 < certificate.epsilon < 1000
     assert certificate.profile.epsilon(1e-5) == pytest.approx(certificate.epsilon)
     assert certificate.attacks.accuracy == 1
+
+
+def test_a_shuffled_pass_with_tree_noise_is_accounted_for_by_its_average_place():
+    n, epsilon = 64, 1.0
+    question = ap.Plan(
+        n=n,
+        sampling=ap.ShuffledEpochs(1),
+        steps=n,
+        mechanism=Tree(),
+        relation="replace-one",
+        noise_multiplier=9.0,
+    )
+    energies = (Tree().encoder(n) ** 2).sum(axis=0)
+    expected = np.mean([gaussian_delta(2 * math.sqrt(e) / 9.0, epsilon) for e in energies])
+    found = conditioned.account(question).profile.delta(epsilon)
+    assert found == pytest.approx(expected, rel=1e-6) and found >= expected * (1 - 1e-12)

@@ -108,6 +108,24 @@ def test_a_table_becomes_a_model_that_predicts(call, place):
     assert call("predict", "model", "new.csv", "--json")[1].startswith('{"prediction": ["')
 
 
+def test_a_neuron_learns_costs_predicts_and_is_reported(call, place):
+    patients().drop(columns="ill").to_csv("costs.csv", index=False)
+    patients(50, seed=1).drop(columns=["ill", "cost"]).to_csv("new.csv", index=False)
+    costs = BOUNDS.replace('ill = ["no", "yes"]', "").replace("[0, 10]", "[0, 10]\ncost = [0, 500]")
+    Path("costs.toml").write_text(costs)
+    asked = ("--target", "cost", "--epsilon", 8, "--bounds", "costs.toml", "--model", "relu")
+    code, out, err = call("train", "costs.csv", *asked, "--evaluate", 0.3, "--out", "model")
+    assert code == 0 and "differential privacy" in out, err
+    assert call("predict", "model", "new.csv", "--out", "predicted.csv")[0] == 0
+    predicted, truth = pd.read_csv("predicted.csv")["prediction"], patients(50, seed=1)["cost"]
+    assert np.corrcoef(predicted, truth)[0, 1] > 0.9
+    report = json.loads(Path("model/report.json").read_text())
+    assert any("passes over the data" in line for line in report["certificate"]["assumptions"])
+    assert call("report", "model")[0] == call("certify", "model")[0] == 0
+    code, _, err = call("train", "costs.csv", *asked, "--user", "age", "--out", "other")
+    assert code == 1 and "protects single records" in err and not Path("other").exists()
+
+
 def test_no_score_is_shown_unless_it_is_public_or_paid_for(call, place):
     _, out, _ = call(*TRAIN, "--out", "model")
     assert "No score is shown" in out

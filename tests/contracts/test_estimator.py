@@ -19,6 +19,7 @@ from antiphon.estimators import (
     PrivateLogisticRegression,
     PrivateMLPClassifier,
     PrivateMLPRegressor,
+    PrivateReLURegressor,
     load,
 )
 
@@ -28,6 +29,7 @@ ESTIMATORS = {
     "MLP classifier": PrivateMLPClassifier,
     "MLP regressor": PrivateMLPRegressor,
     "logistic regression": PrivateLogisticRegression,
+    "ReLU regressor": PrivateReLURegressor,
 }
 RNG = np.random.default_rng(0)
 N = 400

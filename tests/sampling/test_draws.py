@@ -427,3 +427,23 @@ def test_a_scheme_that_nobody_can_draw_is_refused(monkeypatch):
 
     with pytest.raises(PlanError, match="not known how to draw"):
         drawn(Unknown()).rows(0)
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_a_block_is_the_batches_one_after_another(name):
+    drawn, most = Draws(SCHEMES[name], 100, Generator.seeded(3)), {"one pass": 15}.get(name, 30)
+    for start, stop in ((0, most), (3, 4), (5, 5), (6, 9), (7, most)):
+        rows, offsets = drawn.block(start, stop)
+        batches = [drawn.rows(step).tolist() for step in range(start, stop)]
+        assert [rows[a:b].tolist() for a, b in pairwise(offsets)] == batches
+        assert len(offsets) == stop - start + 1 and rows.dtype == np.int64
+    rows, _ = drawn.block(0, 2)
+    rows[:] = -1  # the caller's own
+    assert drawn.rows(0).tolist() == drawn.block(0, 1)[0].tolist()
+
+
+def test_a_block_of_single_records_is_an_order():
+    rows, offsets = Draws(ShuffledEpochs(1), 50, Generator.seeded(3)).block(0, 50)
+    assert sorted(rows.tolist()) == [*range(50)] and offsets.tolist() == [*range(51)]
+    with pytest.raises(PlanError):
+        Draws(OnePass(7), 100, Generator.seeded(3)).block(14, 16)

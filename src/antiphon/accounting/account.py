@@ -13,6 +13,7 @@ from antiphon.relations import Relation
 
 __all__ = [
     "Account",
+    "check_not_apart",
     "diagonal",
     "effective_noise",
     "is_independent",
@@ -61,6 +62,15 @@ def supported_amplitude(plan: Plan) -> float:
             "sampling with one coin per record (Poisson, BallsInBins, CyclicPoisson, FullBatch)."
         )
     return relation.amplitude
+
+
+def check_not_apart(plan: Plan) -> None:
+    """Refuse plans with releases apart from the steps, for accountants that do not know them."""
+    if plan.apart:
+        raise UnsupportedError(
+            "only the Gaussian accountant knows releases apart from the steps: "
+            f"{', '.join(str(event) for event in plan.apart)}."
+        )
 
 
 def is_independent(mechanism: AbstractMechanism, T: int) -> bool:

@@ -22,9 +22,9 @@ from antiphon.accounting.monte_carlo import Array
 from antiphon.accounting.pair import AbstractPair, AbstractProposal, Rounding
 from antiphon.errors import PlanError
 from antiphon.events import Event
-from antiphon.mechanisms import AbstractMechanism
+from antiphon.mechanisms import AbstractMechanism, Tree
 
-__all__ = ["BinsPair", "bin_factor", "bin_means"]
+__all__ = ["BinsPair", "bin_energies", "bin_factor", "bin_means"]
 
 # Beyond all errors of float64 in u, ‖m‖² and a sum of exponentials, relative to the largest exponent.
 _MARGIN = 1e-12
@@ -37,13 +37,33 @@ def bin_means(mechanism: AbstractMechanism, T: int, bins: int) -> Array:
         C = np.abs(mechanism.encoder(T))
         return np.stack([C[:, j::bins].sum(axis=1) for j in range(bins)], axis=1)
     # Every bin's mean is the first one's, later.
-    first, entries = np.zeros(T), np.abs(column(T))
-    for start in range(0, T, bins):
-        first[start:] += entries[: T - start]
-    M = np.zeros((T, bins))
+    first, M = _first_bin(np.abs(column(T)), bins), np.zeros((T, bins))
     for j in range(min(bins, T)):
         M[j:, j] = first[: T - j]
     return M
+
+
+def bin_energies(mechanism: AbstractMechanism, T: int, bins: int) -> Array:
+    """‖m_j‖² of every bin that has a step; where it can be, without the matrix of shape (T, bins).
+
+    Guarantee:
+        Equal to the squared column norms of `bin_means`, up to rounding.
+    """
+    places, column = min(bins, T), getattr(mechanism, "column", None)
+    if column is not None:
+        squares = np.cumsum(_first_bin(np.abs(column(T)), bins) ** 2)
+        return np.asarray(squares[T - places :][::-1])
+    if isinstance(mechanism, Tree) and bins >= T:
+        return mechanism.holders(T)
+    return np.asarray((bin_means(mechanism, T, bins)[:, :places] ** 2).sum(axis=0))
+
+
+def _first_bin(entries: Array, bins: int) -> Array:
+    """The mean of the first bin of a Toeplitz encoder with this first column."""
+    first = np.zeros(len(entries))
+    for start in range(0, len(entries), bins):
+        first[start:] += entries[: len(entries) - start]
+    return first
 
 
 def bin_factor(mechanism: AbstractMechanism, T: int, bins: int) -> Array:

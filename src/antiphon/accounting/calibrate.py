@@ -13,9 +13,10 @@ from antiphon.accounting.account import is_independent
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, identity, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
+from antiphon.accounting.profile import GaussianProfile
 from antiphon.accounting.routes import ROUTES, correlated, no_bound, sampled_routes
 from antiphon.accounting.sampled import SampledRoute
-from antiphon.accounting.unamplified import gaussian_parameter
+from antiphon.accounting.unamplified import gaussian_parameter, training_parameter
 from antiphon.cache import remembered
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.mechanisms import Independent
@@ -201,16 +202,21 @@ def _least_of_curves(
 
 def _gaussian_noise(plan: Plan, epsilon: float, delta: float) -> float:
     """In closed form: what the extra releases leave of μ² is the training's."""
-    unit = gaussian_parameter(plan.with_noise(1.0))
+    whole = gaussian_parameter(plan.with_noise(1.0))
     extra = ROUTES["gaussian"](plan.with_noise(1.0)).profile
     budget = gaussian_mu(epsilon, delta)
-    others = getattr(extra, "mu", unit) ** 2 - unit**2
-    left = budget**2 - max(0.0, others)
+    others = max(0.0, getattr(extra, "mu", whole) ** 2 - whole**2)
+    left = budget**2 - others
     if left <= 0:
         raise PlanError(
             f"the releases beside training already cost more than ε = {epsilon} at δ = {delta}."
         )
-    noise = unit / math.sqrt(left)
+    apart = max((event.mu for event in plan.apart), default=0.0)
+    if apart and GaussianProfile(math.sqrt(apart**2 + others)).epsilon(delta) > epsilon:
+        raise PlanError(
+            f"what is released apart from the steps already costs more than ε = {epsilon} at δ = {delta}."
+        )
+    noise = training_parameter(plan.with_noise(1.0)) / math.sqrt(left)
     while ROUTES["gaussian"](plan.with_noise(noise)).profile.epsilon(delta) > epsilon:
         noise *= 1 + 1e-13
     return noise

@@ -6,12 +6,13 @@ import numpy as np
 
 from antiphon.accounting.account import (
     Account,
+    check_not_apart,
     diagonal,
     effective_noise,
     is_independent,
     supported_amplitude,
 )
-from antiphon.accounting.bins_pair import bin_means
+from antiphon.accounting.bins_pair import bin_energies
 from antiphon.accounting.energy import EnergyLaw, binomial_law
 from antiphon.accounting.lambda_energy import lambda_cgd_law
 from antiphon.accounting.profile import NumericalProfile
@@ -27,7 +28,7 @@ from antiphon.accounting.sampled_energy import (
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.events import GaussianRelease
 from antiphon.linalg import Vector
-from antiphon.mechanisms import LambdaCGD
+from antiphon.mechanisms import LambdaCGD, Tree
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import BallsInBins, FixedSize, Poisson, ShuffledEpochs
@@ -133,6 +134,7 @@ def _beside(plan: Plan) -> tuple[float, float]:
 
 def _law(plan: Plan) -> tuple[EnergyLaw, float, float]:
     """The law of a unit's energy, the amplitude of its change, and the size of C's diagonal."""
+    check_not_apart(plan)
     mechanism = plan.known_mechanism()
     match plan.sampling:
         case BallsInBins(bins):
@@ -157,6 +159,7 @@ def _law(plan: Plan) -> tuple[EnergyLaw, float, float]:
 
 def _coins(plan: Plan) -> tuple[AbstractCoins, float]:
     """How one unit's steps are drawn, and the amplitude of its change."""
+    check_not_apart(plan)
     match plan.sampling:
         case Poisson(rate):
             return Bernoulli(rate, plan.steps), supported_amplitude(plan)
@@ -178,9 +181,13 @@ def _coins(plan: Plan) -> tuple[AbstractCoins, float]:
 def _fixed_order(plan: Plan, weights: Vector) -> EnergyLaw:
     """One place, kept in every epoch: as many energies as there are batches."""
     mechanism, T, places = plan.known_mechanism(), plan.steps, min(len(weights), plan.steps)
-    if is_non_negative(mechanism, T):
-        found = (bin_means(mechanism, T, len(weights))[:, :places] ** 2).sum(axis=0)
+    is_pass_of_tree = isinstance(mechanism, Tree) and len(weights) >= T
+    if is_pass_of_tree or is_non_negative(mechanism, T):
+        found = bin_energies(mechanism, T, len(weights))
     else:
         matrix, apart = interactions(mechanism, T), len(weights)
         found = np.array([matrix[j::apart, j::apart].sum() for j in range(places)])
-    return EnergyLaw(found * (1 + 1e-12), weights[:places])
+    # A long pass has few different energies.
+    values, which = np.unique(found * (1 + 1e-12), return_inverse=True)
+    shares = np.asarray(np.bincount(which.ravel(), weights[:places]), np.float64)
+    return EnergyLaw(values, shares)

@@ -18,7 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from antiphon.accounting.account import Account, diagonal, effective_noise, is_independent
+from antiphon.accounting.account import (
+    Account,
+    check_not_apart,
+    diagonal,
+    effective_noise,
+    is_independent,
+)
 from antiphon.accounting.clones import clones_delta, gaussian_clones_delta
 from antiphon.accounting.gaussian import gaussian_mu
 from antiphon.accounting.profile import NumericalProfile
@@ -123,6 +129,7 @@ def _reports(plan: Plan) -> _Reports:
             f"{', '.join(str(event) for event in plan.extra)}. The Gaussian accountant adds Gaussian ones, "
             "without amplification."
         )
+    check_not_apart(plan)
     batches = -(-plan.n // sampling.batch)
     if plan.steps > batches:
         raise UnsupportedError(

@@ -7,7 +7,7 @@ from antiphon.errors import UnsupportedError
 from antiphon.events import GaussianRelease
 from antiphon.plan import Plan
 
-__all__ = ["account", "gaussian_parameter"]
+__all__ = ["account", "gaussian_parameter", "training_parameter"]
 
 
 def account(plan: Plan) -> Account:
@@ -15,12 +15,20 @@ def account(plan: Plan) -> Account:
 
     Guarantee:
         The run is μ-GDP with μ = amplitude × sensitivity / noise multiplier, the sensitivity taken over
-        every pattern of steps that the sampling can give to a unit. Tight where the sensitivity is exact
-        and the worst pattern is surely met by a unit (full batches, one pass in the given order, a recorded
-        schedule).
+        every pattern of steps that the sampling can give to a unit. With releases apart from the steps it
+        is the larger of that μ and theirs: given the places, which no value decides, a unit's record is in
+        one of the releases or in one step, and all else is a function of what was released and of other
+        records; a mixture over secret places is not worse than its worst place. Without these, tight where
+        the sensitivity is exact and the worst pattern is surely met by a unit (full batches, one pass in
+        the given order, a recorded schedule).
     """
     mu = compose_gaussians([gaussian_parameter(plan), *_extra(plan)])
     sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
+    beside = (
+        f", or {_apart(plan):.6g}-GDP for a record that is apart from the steps"
+        if plan.apart
+        else ""
+    )
     # In a shuffled order a unit meets its worst pattern only by chance.
     certain = plan.sampling.name in ("full-batch", "one-pass", "recorded")
     return Account(
@@ -28,18 +36,27 @@ def account(plan: Plan) -> Account:
         profile=GaussianProfile(mu),
         theorem=(
             f"one Gaussian release with sensitivity {float(sensitivity):.6g} under {plan.participation}: "
-            f"exactly {mu:.6g}-GDP"
+            f"exactly {mu:.6g}-GDP{beside}"
         ),
         references=("BalleWang18", "Denisov22", "DongRothSu22"),
-        is_tight=sensitivity.is_exact and certain,
+        is_tight=sensitivity.is_exact and certain and not plan.apart,
     )
 
 
 def gaussian_parameter(plan: Plan) -> float:
-    """μ of the training alone."""
+    """μ of the training, and of what is released apart from its steps; without what is beside it."""
+    return max(training_parameter(plan), _apart(plan))
+
+
+def training_parameter(plan: Plan) -> float:
+    """μ of the steps alone."""
     amplitude = supported_amplitude(plan)
     sensitivity = plan.known_mechanism().sensitivity(plan.steps, plan.participation)
     return amplitude * float(sensitivity) / effective_noise(plan)
+
+
+def _apart(plan: Plan) -> float:
+    return max((event.mu for event in plan.apart), default=0.0)
 
 
 def _extra(plan: Plan) -> list[float]:

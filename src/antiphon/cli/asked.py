@@ -17,6 +17,7 @@ _ESTIMATORS = {
     ("mlp", "classification"): "PrivateMLPClassifier",
     ("mlp", "regression"): "PrivateMLPRegressor",
     ("logistic", "classification"): "PrivateLogisticRegression",
+    ("relu", "regression"): "PrivateReLURegressor",
 }
 
 
@@ -39,7 +40,7 @@ class Asked:
         target: Its column to predict.
         epsilon: ε of everything that is released.
         delta: δ; None is n^-1.1.
-        model: "kan", "mlp" or "logistic".
+        model: "kan", "mlp", "logistic" or "relu".
         task: "classification" or "regression"; None follows from the bounds file, else classification.
         bounds: "private", or the bounds file.
         target_bounds: Of a regression, if they are not in the bounds file.

@@ -46,7 +46,7 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     option("--target", metavar="COLUMN", help="what is to be predicted")
     option("--epsilon", metavar="E", type=positive_number, help="ε of everything that is released")
     option("--delta", metavar="D", type=probability, help="δ (n^-1.1)")
-    option("--model", choices=("kan", "mlp", "logistic"), default="kan", help="(kan)")
+    option("--model", choices=("kan", "mlp", "logistic", "relu"), default="kan", help="(kan)")
     option("--task", choices=("classification", "regression"), help="(as the target is declared)")
     option(
         "--bounds",

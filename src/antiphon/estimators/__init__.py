@@ -8,6 +8,7 @@ PrivateKANClassifier(epsilon=0.5)
 from antiphon.estimators.kan import PrivateKANClassifier, PrivateKANRegressor
 from antiphon.estimators.logistic import PrivateLogisticRegression
 from antiphon.estimators.mlp import PrivateMLPClassifier, PrivateMLPRegressor
+from antiphon.estimators.relu import PrivateReLURegressor
 from antiphon.estimators.saving import load
 from antiphon.estimators.scaling import ScaledDataWarning
 
@@ -17,6 +18,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMLPClassifier",
     "PrivateMLPRegressor",
+    "PrivateReLURegressor",
     "ScaledDataWarning",
     "load",
 ]

@@ -7,13 +7,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
-from torch import nn
+from torch import Tensor, nn
 
 from antiphon.certificate import Certificate, round_up
 from antiphon.checks import positive
@@ -52,6 +52,8 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
     noise, the certificate. Then bounds that are not declared are released, and the network is trained.
     Subclasses say which network, and what it predicts.
     """
+
+    _unsaved: ClassVar[tuple[str, ...]] = ("random_state",)
 
     @abstractmethod
     def _network(self, schema: Schema, outputs: int) -> nn.Module:
@@ -141,15 +143,15 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
             if callback is not None:
                 callback(step, seen)
 
-        trained, certificate = fit_model(
+        trained, certificate = self._train(
             model,
             x,
             wanted,
             target,
+            start.schema,
             start.certificate,
             learning_rate=rate,
             seed=seed,
-            radius=self.radius,
             user=user,
             folder=None if folder is None else folder.training,
             resume=folder is not None and folder.has_training(),
@@ -158,6 +160,22 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
         )
         leave(self, trained, certificate)
         return self
+
+    def _train(
+        self,
+        model: nn.Module,
+        x: Tensor,
+        wanted: Tensor,
+        target: AbstractTarget,
+        schema: Schema,
+        certificate: Certificate,
+        **how: Any,
+    ) -> tuple[nn.Module, Certificate]:
+        """The trained model and what is proved of it; ``how`` is that of `fit_model`, whose loop this is.
+
+        An estimator with a loop of its own keeps what `fit_model` guarantees.
+        """
+        return fit_model(model, x, wanted, target, certificate, radius=self.radius, **how)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """What the network sees: numbers under their names, categories as name=value."""
@@ -181,11 +199,11 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
 
         Guarantee:
             The file holds what is released: weights, certificate, plan, schema, classes or target bounds,
-            and the parameters but ``random_state``; no key, no noise, and nothing else of the records.
+            and the parameters but ``random_state`` and public records; no key, no noise, and nothing else
+            of the records.
         """
         check_is_fitted(self)
-        parameters = self.get_params(deep=False)
-        del parameters["random_state"]
+        parameters = self._parameters()
         certificate = json.loads(self.certificate_.to_json())
         meta = {
             "estimator": type(self).__name__,
@@ -198,6 +216,11 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
             "learning_rate": self.learning_rate_,
         }
         export(path, self.model_.state_dict(), meta)
+
+    def _parameters(self) -> dict[str, Any]:
+        """What a file keeps of the parameters."""
+        given = self.get_params(deep=False)
+        return {name: value for name, value in given.items() if name not in self._unsaved}
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         """The network's outputs for a table, shape (rows, outputs)."""
@@ -274,9 +297,7 @@ class AbstractPrivateEstimator(AbstractPlannedEstimator):
         self, schema: Schema, units: int, is_users: bool, extra: Sequence[Event]
     ) -> dict[str, Any]:
         """What a resumed fit must have again; its seed is compared by itself."""
-        settings = self.get_params(deep=False)
-        del settings["random_state"]
-        kept = {name: to_json(name, value) for name, value in settings.items()}
+        kept = {name: to_json(name, value) for name, value in self._parameters().items()}
         columns = to_json("columns", schema.names)
         events = [event.to_dict() for event in extra]
         who = "user" if is_users else "example"

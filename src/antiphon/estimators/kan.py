@@ -59,7 +59,8 @@ class PrivateKANClassifier(_KAN, AbstractPrivateClassifier):
         relation: How neighbouring tables differ; unless given, add-remove (zero-out where batches are of
             fixed size).
         hidden: Widths of hidden layers. (): a sum of functions of single columns, the best of tables with
-            numbers. (16,) can learn interactions. "auto" takes (32,) where all columns are categories, () else.
+            numbers. (16,) can learn interactions. "auto" takes (32,) where all columns are
+            categories, () else.
         intervals: Of every spline's grid.
         mechanism: "auto" for the one with the smallest certified noise × error; "independent"; or one of
             `antiphon.mechanisms`, such as ``LambdaCGD(0.9)``.

@@ -13,6 +13,7 @@ from antiphon.estimators.codec import from_json, schema_from_json, target_from_j
 from antiphon.estimators.kan import PrivateKANClassifier, PrivateKANRegressor
 from antiphon.estimators.logistic import PrivateLogisticRegression
 from antiphon.estimators.mlp import PrivateMLPClassifier, PrivateMLPRegressor
+from antiphon.estimators.relu import PrivateReLURegressor
 from antiphon.training import read_export
 
 __all__ = ["load"]
@@ -25,6 +26,7 @@ _CLASSES: dict[str, type[AbstractPrivateEstimator]] = {
         PrivateLogisticRegression,
         PrivateMLPClassifier,
         PrivateMLPRegressor,
+        PrivateReLURegressor,
     )
 }
 

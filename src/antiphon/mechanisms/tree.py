@@ -1,5 +1,6 @@
 """Binary tree aggregation, in its square form."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -7,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.linalg import Matrix
-from antiphon.mechanisms.base import Buffers, check_dense_steps
+from antiphon.linalg import Matrix, Vector
+from antiphon.mechanisms.base import Buffers, Sensitivity, check_dense_steps, check_steps
 from antiphon.mechanisms.triangular import AbstractTriangular
 
 __all__ = ["Tree"]
@@ -45,6 +46,30 @@ class Tree(AbstractTriangular):
         """CᵀC: the number of nodes that hold both steps."""
         C = self.encoder(T)
         return C.T @ C
+
+    def holders(self, T: int) -> Vector:
+        """How many of the T nodes hold each step: the squared column norms of C, without building it.
+
+        Example:
+            >>> Tree().holders(4).tolist()
+            [3.0, 2.0, 2.0, 1.0]
+        """
+        node, found = np.arange(1, T + 1), np.zeros(T)
+        while (inside := node <= T).any():
+            found += inside
+            node = node + (node & -node)
+        return found
+
+    def _once(self, T: int) -> Sensitivity:
+        """sqrt(⌊log₂ T⌋ + 1): the nodes that hold a step double in size, and the first step is in most."""
+        return Sensitivity(math.sqrt(T.bit_length()), is_exact=True)
+
+    def _prefix_errors(self, T: int) -> Vector:
+        """The root of popcount(t + 1): a prefix sum has as many nodes, none of which overlap."""
+        check_steps(T)
+        numbers = np.arange(1, T + 1)
+        bits = sum((numbers >> place) & 1 for place in range(int(T).bit_length()))
+        return np.sqrt(np.asarray(bits, np.float64))
 
     def _start(self, like: Tensor, T: int) -> Buffers:
         levels = int(T).bit_length()

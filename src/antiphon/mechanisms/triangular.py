@@ -21,7 +21,13 @@ from antiphon.mechanisms.base import (
 )
 from antiphon.mechanisms.streaming import full_history
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
-from antiphon.participation import AbstractParticipation
+from antiphon.participation import (
+    AbstractParticipation,
+    FixedEpochs,
+    MinSeparation,
+    Once,
+    Reshuffled,
+)
 
 __all__ = ["AbstractStored", "AbstractTriangular", "prefix_factor"]
 
@@ -53,13 +59,28 @@ class AbstractTriangular(AbstractMechanism):
                 f"{self} is built for a number of steps fixed in advance; give a finite T."
             )
         check_steps(T)
+        once = self._once(int(T)) if _is_single(participation) else None
+        if once is not None:
+            participation.check(int(T))
+            return once
         check_dense_steps(int(T))
         value = gram_sensitivity(self.gram(int(T)), participation)
         return Sensitivity(value, is_exact=value.is_exact and self.gram_is_own)
 
+    def _once(self, T: int) -> Sensitivity | None:
+        """The sensitivity to a single participation at any step, where it is known without matrices."""
+        return None
+
+    def _prefix_errors(self, T: int) -> Vector | None:
+        """`errors` of prefix sums, where they are known without matrices."""
+        return None
+
     @final
     def errors(self, T: int, workload: Workload = PREFIX_SUMS) -> Vector:
         """Row norms of A C⁻¹."""
+        known = self._prefix_errors(T) if workload == PREFIX_SUMS else None
+        if known is not None:
+            return known
         return np.linalg.norm(workload.apply(_decoder(self, T)), axis=1)
 
 
@@ -76,6 +97,14 @@ class AbstractStored(AbstractTriangular):
         self, z: Tensor, kept: Buffers, t: int, T: int, donate: bool
     ) -> tuple[Tensor, Buffers]:
         return full_history(z, kept, _decoder(self, T)[t, : t + 1].tolist(), donate)
+
+
+def _is_single(participation: AbstractParticipation) -> bool:
+    """Whether a unit takes part in one step, which may be any of them."""
+    match participation:
+        case Once() | MinSeparation(1, _) | FixedEpochs(1, _) | Reshuffled(1, _):
+            return True
+    return False
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,4 @@
-"""Models as plain modules, which know nothing of privacy: Kolmogorov-Arnold networks, and a perceptron.
+"""Models as plain modules, which know nothing of privacy: splines (KANs), a perceptron, a neuron.
 
 >>> from antiphon.models import KAN
 >>> sum(parameter.numel() for parameter in KAN([64, 64, 10]).parameters())
@@ -10,6 +10,7 @@ from antiphon.models.kan import KAN, KANLayer
 from antiphon.models.splines import spline_basis
 from antiphon.models.table_kan import TableKAN
 from antiphon.models.table_mlp import TableMLP
+from antiphon.models.table_neuron import TableNeuron
 from antiphon.models.two_layer import TwoLayerKAN
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "KANLayer",
     "TableKAN",
     "TableMLP",
+    "TableNeuron",
     "TwoLayerKAN",
     "UniformSplines",
     "spline_basis",

@@ -17,6 +17,12 @@ from antiphon.releases.histogram import histogram_sensitivity, private_histogram
 from antiphon.releases.mean import Mean, mean_sensitivity, private_mean
 from antiphon.releases.quantile import private_quantile
 from antiphon.releases.score import Score, private_accuracy
+from antiphon.releases.threshold import (
+    private_threshold,
+    public_threshold,
+    threshold_slack,
+    thresholds,
+)
 
 __all__ = [
     "ColumnBounds",
@@ -31,4 +37,8 @@ __all__ = [
     "private_histogram",
     "private_mean",
     "private_quantile",
+    "private_threshold",
+    "public_threshold",
+    "threshold_slack",
+    "thresholds",
 ]

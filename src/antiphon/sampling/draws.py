@@ -65,6 +65,38 @@ class Draws:
         """
         return torch.from_numpy(self._rows(_natural(step)))
 
+    def block(self, start: int, stop: int) -> tuple[Rows, Rows]:
+        """The rows of several steps, one batch after another, and where each batch begins and ends.
+
+        Batch k is ``rows[offsets[k] : offsets[k + 1]]``, the rows of step ``start + k``. One pass in small
+        batches is cut out of its order at once, which is a hundred times faster than step by step.
+        """
+        start, stop = _natural(start), _natural(stop)
+        if isinstance(self.sampling, ShuffledEpochs | OnePass):
+            size, per_epoch = self.sampling.batch, -(-self.n // self.sampling.batch)
+            epoch, place = divmod(start, per_epoch)
+            if stop > start and (stop - 1) // per_epoch == epoch:
+                last = min((place + stop - start) * size, self.n)
+                offsets = np.minimum(np.arange(place, place + stop - start + 1) * size, last)
+                return self._cut(epoch, place * size, last), offsets - place * size
+        batches = [self._rows(step) for step in range(start, stop)]
+        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in batches], dtype=np.int64)])
+        return np.concatenate([np.empty(0, np.int64), *batches]), offsets
+
+    def _cut(self, epoch: int, first: int, last: int) -> Rows:
+        """Places ``first`` to ``last`` of an epoch's order, ascending within each batch."""
+        match self.sampling:
+            case ShuffledEpochs(batch, reshuffle):
+                rows = self._order(epoch if reshuffle else 0)[first:last].copy()
+                full = len(rows) // batch * batch
+                if batch > 1:
+                    rows[:full].reshape(-1, batch).sort(axis=1)
+                    rows[full:].sort()
+                return rows
+            case OnePass() if epoch == 0:
+                return np.arange(first, last)
+        raise PlanError("one pass has no second epoch; use ShuffledEpochs for more passes.")
+
     def _rows(self, step: int) -> Rows:
         words = partial(_words, self._batches, step)
         match self.sampling:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from antiphon.certificate import Certificate
+from antiphon.certificate import SEEDED, Certificate
 from antiphon.errors import PlanError, StateError, UnsupportedError
 from antiphon.events import Event
 from antiphon.ledger import Ledger
@@ -328,10 +328,7 @@ def _with_assumptions(certificate: Certificate, is_seeded: bool) -> Certificate:
             "keep the order of their rows"
         )
     if is_seeded:
-        lines.append(
-            "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
-            "for those who know neither the seed nor any other result drawn with it"
-        )
+        lines.append(SEEDED)
     new = (line for line in lines if line not in certificate.assumptions)
     return replace(certificate, assumptions=(*certificate.assumptions, *new))
 
