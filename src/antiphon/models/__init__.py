@@ -1,4 +1,4 @@
-"""Models as plain modules, which know nothing of privacy: Kolmogorov-Arnold networks, and a perceptron.
+"""Models as plain modules, which know nothing of privacy: Kolmogorov-Arnold networks, a perceptron, a CNN.
 
 >>> from antiphon.models import KAN
 >>> sum(parameter.numel() for parameter in KAN([64, 64, 10]).parameters())
@@ -6,18 +6,24 @@
 """
 
 from antiphon.linalg import UniformSplines
+from antiphon.models.huberized import HuberizedReLU, huberized_relu, huberized_slope
 from antiphon.models.kan import KAN, KANLayer
 from antiphon.models.splines import spline_basis
 from antiphon.models.table_kan import TableKAN
 from antiphon.models.table_mlp import TableMLP
 from antiphon.models.two_layer import TwoLayerKAN
+from antiphon.models.two_layer_cnn import TwoLayerCNN
 
 __all__ = [
     "KAN",
+    "HuberizedReLU",
     "KANLayer",
     "TableKAN",
     "TableMLP",
+    "TwoLayerCNN",
     "TwoLayerKAN",
     "UniformSplines",
+    "huberized_relu",
+    "huberized_slope",
     "spline_basis",
 ]
