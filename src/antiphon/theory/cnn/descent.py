@@ -111,6 +111,7 @@ def gradient_descent(
         None.
 
     Example:
+        >>> _ = torch.manual_seed(0)
         >>> x, y = torch.ones(4, 2, 3), torch.ones(4)
         >>> found = gradient_descent(TwoLayerCNN(3, 2, scale=0.1), x, y, step_size=1.0, steps=50)
         >>> bool(found.model(x).min() > 1)
