@@ -39,12 +39,14 @@ class Seen:
     Attributes:
         margins: y f of each record.
         norms: Of each record's gradient, before clipping.
-        pulls: l' of each record times what clipping left of it.
+        lengths: Of what clipping left of it.
+        pulls: l' of each record times the same factor.
         tops: Largest ⟨w_k, ξ_i⟩ over the filters k of record i's own label.
     """
 
     margins: Array
     norms: Array
+    lengths: Array
     pulls: Array
     tops: Array
 
@@ -80,6 +82,7 @@ class Dynamics:
         noise_sum: Σ_t b(t) in coordinates, along μ first.
         first_signal: The first step before which some filter of each sign had its signal at the knee.
         first_noise: The same for the noise patch of every record.
+        longest: Norm of the longest gradient so far, after clipping.
 
     Guarantee:
         None of privacy: this computes with what is hidden in the data. With equal noise it takes the steps
@@ -121,6 +124,7 @@ class Dynamics:
         self.step_count, self._rest_at = 0, 0
         self.first_signal: int | None = None
         self.first_noise: int | None = None
+        self.longest = 0.0
         self._energy, self._largest = np.zeros(span.n), 0.0
         self._z, self._each = np.empty((count, span.n), dtype), np.empty((3, span.n), dtype)
         self._white = torch.empty(count, 1 + span.rank, dtype=torch.from_numpy(self._z).dtype)
@@ -154,10 +158,11 @@ class Dynamics:
         energy = np.where(positive_label, *((part**2).sum() for part in slopes))
         pulls = -expit(-margins)
         norms = -pulls / s.m * np.sqrt(span.signal**2 * energy + span.energies * squares)
-        if self.clip_norm < math.inf:
-            limit = self.clip_norm * (1 - _MARGIN * float(np.finfo(norms.dtype).eps))
-            pulls = pulls * np.minimum(1.0, limit / np.maximum(norms, limit))
-        return Seen(margins, norms, pulls, tops.copy())
+        if self.clip_norm == math.inf:
+            return Seen(margins, norms, norms, pulls, tops.copy())
+        limit = self.clip_norm * (1 - _MARGIN * float(np.finfo(norms.dtype).eps))
+        factors = limit / np.maximum(norms, limit)
+        return Seen(margins, norms, factors * norms, factors * pulls, tops.copy())
 
     def _on_signal(self) -> tuple[list[Array], list[Array]]:
         """Values and slopes of all filters on +μ and on -μ."""
@@ -202,7 +207,8 @@ class Dynamics:
             self.first_signal = self.step_count
         if self.first_noise is None and seen.tops.min() >= s.knee:
             self.first_noise = self.step_count
-        lengths = np.minimum(seen.norms, self.clip_norm).astype(np.float64) ** 2
+        lengths = seen.lengths.astype(np.float64) ** 2
+        self.longest = max(self.longest, math.sqrt(lengths.max()))
         self._energy += lengths
         self._largest += float(lengths.max())
 

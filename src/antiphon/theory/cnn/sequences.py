@@ -48,7 +48,8 @@ def lemma_14(
     Guarantee:
         The upper bound holds for q >= 3; for smaller q its first 1 + ζ becomes ζ/(1 - (1 + ζ)^(2-q)), the
         sum of the geometric series behind it. The lower one is false as printed, for v near x₀ and,
-        if q >= 4 and ζ is small, for every v; it is given only where (1 + ζ)^(q-1) (1 - (x₀/v)^(q-2)) >= q - 2.
+        if q >= 4 and ζ is small, for every v; it is given only where
+        (1 + ζ)^(q-1) (1 - (x₀/v)^(q-2)) >= q - 2.
 
     Example:
         >>> run = dict(step_size=0.01, slowest=1.0, fastest=1.0, q=3, zeta=0.1)
