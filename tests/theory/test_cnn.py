@@ -15,6 +15,7 @@ from antiphon.theory import cnn
 from antiphon.theory.cnn import Setting
 
 FIGURE = Setting()
+PAIR = signal_patches(2, 4, spread=1.0, seed=0)
 
 
 def by_name(conditions):
@@ -164,6 +165,36 @@ def test_the_rule_of_thumb_depends_on_neither_the_steps_nor_the_width():
     assert max(values) == pytest.approx(0.303 * 2.0 * 1000 / FIGURE.inverse_snr**2, rel=2e-3)
 
 
+def test_the_reference_point_classifies_every_record_by_its_noise():
+    data = signal_patches(12, 4000, spread=0.5, seed=0)
+    start = 0.01 * np.random.default_rng(0).standard_normal((6, 4000))
+    found = cnn.reference_filters(start, data, loss=0.1)
+    height = 4 * 3 * 3 * math.log(6 / 0.1)
+    products = (found - start) @ data.noise.T
+    own = np.repeat([1.0, -1.0], 3)[:, None] == data.y
+    # Noise patches are nearly orthogonal: 12 of them in 4000 dimensions.
+    assert np.abs(products[own] / height - 1).max() < 0.2
+    assert np.abs(products[~own]).max() < 0.2 * height
+    alone = signal_patches(1, 9, spread=1.0, seed=0)
+    exact = cnn.reference_filters(np.zeros((2, 9)), alone, loss=0.1) @ alone.noise[0]
+    assert exact[0 if alone.y[0] > 0 else 1] == pytest.approx(4 * 3 * math.log(60))
+
+
+def test_gd_stays_below_the_average_loss_bound():
+    setting = Setting(d=400, n=10, m=8, spread=0.5, steps=400, step_size=0.5, noise=0.0)
+    data = signal_patches(10, 400, spread=0.5, seed=0)
+    run = cnn.Dynamics(cnn.Span(data), setting, seed=0)
+    target = cnn.reference_filters(run.weight, data, loss=0.1)
+    for _ in range(400):
+        if run.first_noise is None:
+            run.step()
+    assert run.first_noise is not None
+    distance = float(np.linalg.norm(run.weight - target))
+    losses = [run.step().loss for _ in range(300)]
+    bound = cnn.average_loss_bound(distance, step_size=0.5, steps=300, loss=0.1)
+    assert np.mean(losses) <= bound
+
+
 def iterate(x, change, steps):
     for _ in range(steps):
         x = x + change(x)
@@ -293,6 +324,16 @@ def test_realised_numbers_are_labelled_and_smaller_than_the_worst_case():
         (lambda: cnn.condition_2(FIGURE, delta=0.0), PlanError, "probability"),
         (lambda: cnn.condition_2(FIGURE, constant=0.0), PlanError, "constant must be"),
         (lambda: cnn.escape_time(FIGURE, delta=1.0), PlanError, "probability"),
+        (
+            lambda: cnn.average_loss_bound(1.0, step_size=1.0, steps=0.0, loss=1.0),
+            PlanError,
+            "steps",
+        ),
+        (
+            lambda: cnn.reference_filters(np.zeros((2, 3)), PAIR, loss=1.0),
+            PlanError,
+            "start has shape",
+        ),
         (lambda: cnn.theorem_1(FIGURE, loss=0.0), PlanError, "loss must be"),
         (lambda: cnn.lemma_15(0.0, 1.0, 0.0, 1), PlanError, "c1 must be"),
         (lambda: cnn.lemma_15(1.0, 1.0, -1.0, 1), PlanError, "not negative"),

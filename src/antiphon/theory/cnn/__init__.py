@@ -38,6 +38,7 @@ from antiphon.theory.cnn.privacy import (
     realised,
     theorem_3,
 )
+from antiphon.theory.cnn.reference import average_loss_bound, reference_filters
 from antiphon.theory.cnn.sequences import HittingTime, lemma_14, lemma_15
 from antiphon.theory.cnn.setting import Setting
 from antiphon.theory.cnn.simulation import Measurement, Simulation, simulate
@@ -75,6 +76,7 @@ __all__ = [
     "Theorem3",
     "Tracker",
     "advised_noise",
+    "average_loss_bound",
     "clip_inputs",
     "clipped_noise",
     "condition_1",
@@ -94,6 +96,7 @@ __all__ = [
     "proof_conditions",
     "random_dp",
     "realised",
+    "reference_filters",
     "signal_growth",
     "simulate",
     "start_checks",
