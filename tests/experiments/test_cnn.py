@@ -21,7 +21,7 @@ from antiphon.experiments import (
     reproduce,
 )
 from antiphon.experiments.patch_runs import last_rows
-from antiphon.theory.cnn import Dynamics, Setting, Span, clipped_noise
+from antiphon.theory.cnn import Dynamics, Setting, Span, clipped_noise, simulate
 
 TINY = cnn_figure_1.Config("r1", "DP-GD", 0.5, 60, 20, 4, 0.05, 0.1, 0.05, 200, 10)
 
@@ -193,6 +193,14 @@ def test_variants_reach_the_experiment_and_unknown_ones_are_refused(tmp_path, mo
     monkeypatch.setattr(module, "rows_of", lambda id, config: run(config))
     reproduce("cnn-figure-1", "ci", tmp_path, variant="r3")
     assert seen == ["r3", "r3"]
+
+
+@pytest.mark.slow
+def test_acceptance_cnn_realised_budgets_of_the_figure():
+    """Section 4.2: 12.1 by the largest norm of each step, 7.3 for the median record; one seed there."""
+    run = simulate(Setting(), seed=0, coarsen=40, precision="float32", draws=100).dynamics
+    assert run.realised.largest == pytest.approx(12.1, rel=0.05)
+    assert np.median(run.realised.mu) == pytest.approx(7.3, rel=0.05)
 
 
 # --- The sweep and the phase diagram
