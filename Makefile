@@ -42,6 +42,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/splines.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/kan.py
+	$(BIN)/python benchmarks/cnn.py
 
 # The documentation as a site, in site/; tests/test_site.py builds it, too.
 docs: $(READY)

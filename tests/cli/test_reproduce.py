@@ -1,6 +1,7 @@
 """``antiphon reproduce``: what there is, one, or all; what fails does not stop the others."""
 
 import json
+import sys
 
 import pytest
 from cli.calls import assert_misused, assert_refused, caller
@@ -50,6 +51,26 @@ def test_an_experiment_is_run_once_and_then_found(call, quick, tmp_path):
     assert {"rows.csv", "summary.csv", "figure.svg"} <= {f.name for f in (tmp_path / ID).iterdir()}
     assert json.loads(call(*options)[1])["computed"] == 0
     assert ID in call(*options[:-1])[1]
+
+
+def test_a_variant_has_a_folder_of_its_own_and_belongs_to_one_experiment(
+    call, tmp_path, monkeypatch
+):
+    seen = []
+    monkeypatch.setattr(
+        "antiphon.experiments.cnn_figure_1.configs",
+        lambda preset, seeds=None, variant="r1": seen.append(variant) or (),
+    )
+    module = sys.modules["antiphon.experiments.reproduce"]
+    monkeypatch.setattr(module, "_publish", lambda *args: None)
+    options = ("reproduce", "cnn-figure-1", "--preset", "ci", "--out", tmp_path, "--json")
+    code, out, err = call(*options, "--variant", "r3-coarse")
+    assert (code, err, seen) == (0, "", ["r3-coarse"])
+    assert json.loads(out)["folder"] == str(tmp_path / "cnn-figure-1-r3-coarse")
+    assert json.loads(call(*options)[1])["folder"] == str(tmp_path / "cnn-figure-1")
+    assert_refused(call("reproduce", "all", "--variant", "r1"), "belongs to one experiment")
+    assert_refused(call("reproduce", ID, "--variant", "r1"), f"variants of {ID}: none; got 'r1'")
+    assert "(--variant r1|r3|r1-coarse|r3-coarse)" in call("reproduce", "list")[1]
 
 
 def test_an_interrupt_keeps_what_is_finished(call, quick, tmp_path):

@@ -64,7 +64,9 @@ def test_an_unknown_name_is_refused_with_those_that_are_known():
     assert datasets()[0] == "breast-cancer"
 
 
-@pytest.mark.parametrize("name", ["adult", "credit-default", "mnist", "mnist-01", "gue-promoters"])
+@pytest.mark.parametrize(
+    "name", ["adult", "credit-default", "mnist", "mnist-01", "fashion-mnist", "gue-promoters"]
+)
 def test_what_is_nowhere_is_refused_with_where_it_was_sought(name, offline, tmp_path):
     with pytest.raises(DataError, match=r"\.npz was not found anywhere.*ANTIPHON_DATA"):
         load(name)
@@ -131,8 +133,9 @@ def test_adult_of_openml_in_another_order_is_refused(monkeypatch):
         load("adult")
 
 
-def test_credit_default_and_mnist_come_from_openml_too(monkeypatch):
+def test_credit_default_and_pictures_come_from_openml_too(monkeypatch):
     tables = {
+        "Fashion-MNIST": (np.full((60_002, 784), 7), np.array(["9"] * 60_002)),
         "default-of-credit-card-clients": (np.ones((10, 23)), np.array(["0", "1"] * 5)),
         "mnist_784": (np.zeros((60_005, 784), np.uint8), np.array(["1"] * 60_005)),
     }
@@ -145,6 +148,9 @@ def test_credit_default_and_mnist_come_from_openml_too(monkeypatch):
     credit, mnist = load("credit-default"), load("mnist")
     assert credit.X_test.shape == (2, 23) and set(credit.y_train) == {0, 1}
     assert mnist.X_test.shape == (5, 784) and mnist.X_test.dtype == np.uint8
+    clothes = load("fashion-mnist")
+    assert clothes.X_test.shape == (2, 784) and clothes.name == "fashion-mnist"
+    assert set(clothes.y_test) == {9} and (clothes.X_test == 7).all()
 
 
 def test_promoters_are_letters(tmp_path):

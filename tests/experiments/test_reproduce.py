@@ -70,7 +70,7 @@ def test_damaged_rows_are_refused_by_name(tmp_path, counted):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("no-such", "ci"), "no experiment is called 'no-such'; there are kan-"),
+        (("no-such", "ci"), "no experiment is called 'no-such'; there are cnn-"),
         ((ID, "quick"), "preset is one of ci, full; got 'quick'"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.cli.arguments import Commands, command, whole
+from antiphon.errors import PlanError
 
 __all__ = ["add", "run"]
 
@@ -23,6 +24,7 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
 antiphon reproduce list
 antiphon reproduce kan-sgd-noise-growth --preset ci --out results
 antiphon reproduce all --preset full --jobs 8
+antiphon reproduce cnn-figure-1 --variant r3-coarse
 antiphon reproduce kan-sgd-figure-1 --cluster tcp://scheduler:8786""",
     )
     parser.add_argument("what", metavar="list|all|ID", help="what there is, everything, or one")
@@ -30,6 +32,7 @@ antiphon reproduce kan-sgd-figure-1 --cluster tcp://scheduler:8786""",
         "--preset", choices=("ci", "full"), default="full", help="ci takes seconds (full)"
     )
     parser.add_argument("--seeds", metavar="N", type=whole, help="repetitions (the preset's own)")
+    parser.add_argument("--variant", metavar="NAME", help="of an experiment that has several")
     spread = parser.add_mutually_exclusive_group()
     spread.add_argument("--jobs", metavar="N", type=whole, default=1, help="processes (1)")
     spread.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, tcp://host:port")
@@ -45,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
 
     if options.what == "list":
         return _list(options)
+    if options.what == "all" and options.variant:
+        raise PlanError("--variant belongs to one experiment: name it in place of `all`.")
     if options.what != "all":
         _show([_reproduced(options.what, options)], options)
         return 0
@@ -62,13 +67,15 @@ def run(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> int:
     from antiphon.experiments import experiment, experiments
 
-    titles = {id: experiment(id).title for id in experiments()}
+    found = [experiment(id) for id in experiments()]
     if options.json:
-        print(json.dumps([{"id": id, "title": title} for id, title in titles.items()]))
-    else:
-        width = max(map(len, titles))
-        for id, title in titles.items():
-            print(f"{id:{width}}  {title}")
+        rows = [{"id": e.id, "title": e.title, "variants": [*e.variants]} for e in found]
+        print(json.dumps(rows))
+        return 0
+    width = max(len(e.id) for e in found)
+    for e in found:
+        variants = f" (--variant {'|'.join(e.variants)})" if e.variants else ""
+        print(f"{e.id:{width}}  {e.title}{variants}")
     return 0
 
 
@@ -76,13 +83,15 @@ def _reproduced(id: str, options: argparse.Namespace) -> dict[str, Any]:
     from antiphon.experiments import reproduce
 
     began = time.monotonic()
+    name = id if options.variant is None else f"{id}-{options.variant}"
     found = reproduce(
         id,
         options.preset,
-        options.out / id,
+        options.out / name,
         jobs=options.jobs,
         seeds=options.seeds,
         cluster=options.cluster,
+        variant=options.variant,
     )
     return {
         "id": id,

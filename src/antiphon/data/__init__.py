@@ -5,8 +5,8 @@
 >>> schema.encode([[25, "m"], [200, "f"]]).tolist()
 [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0]]
 
-`read_table` reads tables from files; `load` knows some public data sets by name; `synthetic_logistic` and
-`separable_additive` draw new ones.
+`read_table` reads tables from files; `load` knows some public data sets by name; `synthetic_logistic`,
+`separable_additive` and `signal_patches` draw new ones.
 """
 
 from antiphon.data.dataset import Dataset
@@ -18,6 +18,7 @@ from antiphon.data.generators import (
     separable_additive,
     synthetic_logistic,
 )
+from antiphon.data.patches import SignalPatches, signal_patches
 from antiphon.data.schema import Column, Schema
 from antiphon.data.sources import datasets, load
 from antiphon.data.template import template
@@ -27,6 +28,7 @@ __all__ = [
     "Dataset",
     "HatSum",
     "Schema",
+    "SignalPatches",
     "additive_score",
     "check_columns",
     "columns_of_file",
@@ -34,6 +36,7 @@ __all__ = [
     "load",
     "read_table",
     "separable_additive",
+    "signal_patches",
     "split_target",
     "synthetic_logistic",
     "template",

@@ -39,10 +39,12 @@ def load(name: str, folder: str | PathLike[str] | None = None) -> Dataset:
     """A data set by its name.
 
     Args:
-        name: "breast-cancer" is always there. "adult", "credit-default", "mnist" and "mnist-01" (its digits
-            0 and 1) are sought in the folder, then at OpenML; "gue-promoters" in the folder alone.
+        name: "breast-cancer" is always there. "adult", "credit-default", "mnist", "mnist-01" (its digits
+            0 and 1) and "fashion-mnist" are sought in the folder, then at OpenML; "gue-promoters" in the
+            folder alone.
         folder: Of the archives ``adult.npz``, ``credit_default.npz``, ``mnist.npz``,
-            ``gue_human_core_promoter.npz``; unless given, the one that ``ANTIPHON_DATA`` names.
+            ``fashion_mnist.npz``, ``gue_human_core_promoter.npz``; unless given, the one that
+            ``ANTIPHON_DATA`` names.
 
     Returns:
         Raw values with a schema of public bounds. Where there is no standard split, a fifth of the records
@@ -116,9 +118,18 @@ def _credit_default(folder: Path | None) -> Dataset:
 
 
 def _mnist(folder: Path | None) -> Dataset:
-    arrays = _archive(folder, "mnist")
+    return _pictures(folder, "mnist", "mnist", "mnist_784")
+
+
+def _fashion_mnist(folder: Path | None) -> Dataset:
+    return _pictures(folder, "fashion-mnist", "fashion_mnist", "Fashion-MNIST")
+
+
+def _pictures(folder: Path | None, name: str, stem: str, table: str) -> Dataset:
+    """70 000 pictures of 28 by 28 in ten classes, the last 10 000 to test on."""
+    arrays = _archive(folder, stem)
     if arrays is None:
-        bunch = _openml("mnist_784", 1, "mnist", folder)
+        bunch = _openml(table, 1, stem, folder)
         X, y, split = bunch.data, bunch.target, 60_000
         arrays = {
             "X_train": X[:split],
@@ -127,7 +138,7 @@ def _mnist(folder: Path | None) -> Dataset:
             "y_test": y[split:],
         }
     return Dataset(
-        "mnist",
+        name,
         *_images(arrays, "train"),
         *_images(arrays, "test"),
         known.pixels(784),
@@ -224,5 +235,6 @@ _LOADERS: dict[str, Callable[[Path | None], Dataset]] = {
     "credit-default": _credit_default,
     "mnist": _mnist,
     "mnist-01": _mnist_01,
+    "fashion-mnist": _fashion_mnist,
     "gue-promoters": _promoters,
 }

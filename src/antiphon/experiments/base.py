@@ -26,7 +26,8 @@ class Experiment:
     """One module of `antiphon.experiments` with the parts that every experiment has.
 
     The module has a frozen dataclass ``Config`` of JSON values, ``configs(preset, seeds)``,
-    ``run(config)`` and ``plot(rows)``; ``summary(rows)`` if there is something to average.
+    ``run(config)`` and ``plot(rows)``; ``summary(rows)`` if there is something to average. A module with
+    ``VARIANTS``, the default first, has ``configs(preset, seeds, variant)``.
 
     Args:
         id: Its name, such as "kan-sgd-figure-1".
@@ -50,18 +51,33 @@ class Experiment:
         lines = (self._module.__doc__ or "").splitlines()[1:]
         return "\n".join(lines).strip()
 
-    def configs(self, preset: str, seeds: int | None = None) -> tuple[Any, ...]:
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of its variants, the default first; none if there is one form only."""
+        return tuple(getattr(self._module, "VARIANTS", ()))
+
+    def configs(
+        self, preset: str, seeds: int | None = None, variant: str | None = None
+    ) -> tuple[Any, ...]:
         """All configurations of a preset.
 
         Args:
             preset: "ci" takes seconds and shows that everything works; "full" is the experiment.
             seeds: Repetitions in place of the preset's own number.
+            variant: One of ``variants``; the first unless given.
         """
         if preset not in PRESETS:
             raise PlanError(f"preset is one of {', '.join(PRESETS)}; got {preset!r}.")
         if seeds is not None and seeds < 1:
             raise PlanError(f"seeds must be at least 1; got {seeds}.")
-        found: tuple[Any, ...] = self._module.configs(preset, seeds)
+        found: tuple[Any, ...]
+        if variant is None:
+            found = self._module.configs(preset, seeds)
+        elif variant in self.variants:
+            found = self._module.configs(preset, seeds, variant)
+        else:
+            known = ", ".join(self.variants) or "none"
+            raise PlanError(f"variants of {self.id}: {known}; got {variant!r}.")
         return found
 
     def run(self, config: Any) -> list[Row]:

@@ -49,6 +49,7 @@ def reproduce(
     jobs: int = 1,
     seeds: int | None = None,
     cluster: str | None = None,
+    variant: str | None = None,
 ) -> Reproduction:
     """Run all configurations of an experiment that are not in ``out`` yet, and write its results there.
 
@@ -61,6 +62,7 @@ def reproduce(
         seeds: Repetitions in place of the preset's own number.
         cluster: Address of a Dask scheduler (extra ``cluster``): configurations run on its workers, which
             need this version of the library and no shared disk.
+        variant: Of experiments that have several; their first unless given.
 
     Raises:
         RunError: If there is no cluster at the address, or it lost its workers.
@@ -73,7 +75,7 @@ def reproduce(
         ['figure.png', 'figure.svg', 'index.html', 'kept', 'rows.csv', 'summary.csv']
     """
     chosen, folder = experiment(id), Path(out)
-    configs = chosen.configs(preset, seeds)
+    configs = chosen.configs(preset, seeds, variant)
     kept = folder / "kept"
     kept.mkdir(parents=True, exist_ok=True)
     paths = [kept / f"{config_hash(id, config)}.json" for config in configs]
