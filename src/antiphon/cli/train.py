@@ -64,7 +64,7 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
     option("--missing", choices=("raise", "middle"), help="what a missing number does (raise)")
     option("--user", metavar="COLUMN", help="protect all records of a user together")
     option("--mechanism", metavar="NAME", default="auto", help="auto, independent, blt, … (auto)")
-    option("--steps", metavar="N", type=whole, help="noisy steps (300)")
+    option("--steps", metavar="N", type=whole, help="noisy steps (the estimator's own)")
     option("--batch-size", metavar="N", type=whole, help="expected (half of the records at most)")
     option("--test", metavar="FILE", help="a table that is declared public: scores and pictures")
     option(

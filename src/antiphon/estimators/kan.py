@@ -21,7 +21,7 @@ from antiphon.models import TableKAN
 
 __all__ = ["PrivateKANClassifier", "PrivateKANRegressor"]
 
-_HIDDEN = (32,)
+_HIDDEN = (16,)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -59,13 +59,13 @@ class PrivateKANClassifier(_KAN, AbstractPrivateClassifier):
         relation: How neighbouring tables differ; unless given, add-remove (zero-out where batches are of
             fixed size).
         hidden: Widths of hidden layers. (): a sum of functions of single columns, the best of tables with
-            numbers. (16,) can learn interactions. "auto" takes (32,) where all columns are
+            numbers. (16,) can learn interactions. "auto" takes (16,) where all columns are
             categories, () else.
         intervals: Of every spline's grid.
         mechanism: "auto" for the one with the smallest certified noise × error; "independent"; or one of
             `antiphon.mechanisms`, such as ``LambdaCGD(0.9)``.
         sampling: "poisson", "fixed-size", "full-batch", as in `make_private`.
-        steps: Noisy steps.
+        steps: Noisy steps; unless given, 300, or 900 with hidden layers.
         batch_size: Expected; unless given, half of the records or what a core computes in about 30 ms.
         clip_norm: Bound on the gradient of one record; unless given, 0.3, or 1 with hidden layers.
         learning_rate: Unless given, as large as the noise allows.
@@ -120,7 +120,7 @@ class PrivateKANRegressor(_KAN, AbstractPrivateRegressor):
         intervals: Of every spline's grid.
         mechanism: The correlated noise.
         sampling: How batches are drawn.
-        steps: Noisy steps.
+        steps: Noisy steps; unless given, 300.
         batch_size: Expected size of a batch.
         clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.

@@ -33,7 +33,7 @@ class PrivateLogisticRegression(AbstractPrivateClassifier):
         relation: How neighbouring tables differ.
         mechanism: The correlated noise.
         sampling: How batches are drawn.
-        steps: Noisy steps.
+        steps: Noisy steps; unless given, 300.
         batch_size: Expected size of a batch.
         clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.

@@ -40,7 +40,7 @@ class PrivateMLPClassifier(_MLP, AbstractPrivateClassifier):
         hidden: Widths of hidden layers.
         mechanism: The correlated noise.
         sampling: How batches are drawn.
-        steps: Noisy steps.
+        steps: Noisy steps; unless given, 300.
         batch_size: Expected size of a batch.
         clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.
@@ -90,7 +90,7 @@ class PrivateMLPRegressor(_MLP, AbstractPrivateRegressor):
         hidden: Widths of hidden layers.
         mechanism: The correlated noise.
         sampling: How batches are drawn.
-        steps: Noisy steps.
+        steps: Noisy steps; unless given, 300.
         batch_size: Expected size of a batch.
         clip_norm: Bound on the gradient of one record; unless given, 0.3.
         learning_rate: Of gradient descent.

@@ -41,7 +41,7 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
     relation: str | None = None
     mechanism: Any = "auto"
     sampling: Any = "poisson"
-    steps: int = 300
+    steps: int | None = None
     batch_size: int | None = None
     clip_norm: float | None = None
     learning_rate: float | None = None
@@ -73,7 +73,10 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
     ) -> Certificate:
         """Of the plan, proved before any value of the table is looked at."""
         delta = self._delta(n)
-        batch = batch_for(n, len(schema.columns)) if self.batch_size is None else self.batch_size
+        usual = self._size(schema).steps
+        batch = self.batch_size
+        if batch is None:
+            batch = batch_for(n, len(schema.columns), usual)
         drawn = sampling_of(self.sampling, n, batch)
         relation = self.relation
         if relation is None:
@@ -84,7 +87,7 @@ class AbstractPlannedEstimator(AbstractTableEstimator):
         plan = Plan(
             n=n,
             sampling=drawn,
-            steps=whole("steps", self.steps),
+            steps=usual if self.steps is None else whole("steps", self.steps),
             clip_norm=self._bound(schema),
             mechanism="auto",
             relation=relation,

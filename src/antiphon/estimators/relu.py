@@ -128,7 +128,6 @@ class PrivateReLURegressor(AbstractPrivateRegressor):
     clip_share: float = 0.05
     public_data: Any = None
     sampling: Any = None
-    steps: int | None = None  # type: ignore[assignment]
 
     _step_size: ClassVar[StepSize] = RELU_REGRESSOR
     _unsaved: ClassVar[tuple[str, ...]] = ("random_state", "public_data")
