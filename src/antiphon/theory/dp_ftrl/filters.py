@@ -16,7 +16,7 @@ import numpy as np
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.linalg import Series, minimum_phase
-from antiphon.mechanisms import BLT, BandedInverse, NuFTRL
+from antiphon.mechanisms import BLT, BandedInverse
 from antiphon.mechanisms.optimization.objective import quasi_newton
 from antiphon.theory.dp_ftrl.frequency import response_of, warped_grid
 from antiphon.theory.dp_ftrl.spectrum import Spectrum, eigenvalues
@@ -156,7 +156,6 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
     frequencies, weights = warped_grid(width)
     h = weights * response(frequencies)
     z = np.exp(1j * frequencies)
-    horizon = max(64, math.ceil(10 / min(1.0, width)))
 
     def objective(p: Series) -> tuple[float, Series]:
         scales, rates = np.exp(p[: len(p) // 2]), np.exp(p[len(p) // 2 :])
@@ -174,8 +173,10 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
 
     best: Series | None = None
     for count in range(1, whole("buffers", buffers) + 1):
-        near = NuFTRL(min(0.5, width)).buffered(horizon, count)
-        starts = [_logarithms(np.array(near.scales), -np.log(near.decays))]
+        # (1 - z)^(-1/2) as an integral over rates, from the fastest to the width of the peak.
+        rates = np.geomspace(1.5, 0.7 * min(1.0, width), count)
+        spacing = math.log(1.5 / rates[-1] + 1) / (math.pi * max(1, count - 1))
+        starts = [_logarithms(np.sqrt(rates) * np.exp(-rates) * spacing, rates)]
         if best is not None:
             scales, rates = np.exp(best[: count - 1]), np.exp(best[count - 1 :])
             for fast in (4 * rates.max(), 0.3 * rates.min()):
