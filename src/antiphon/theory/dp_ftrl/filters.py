@@ -24,6 +24,7 @@ from antiphon.theory.dp_ftrl.spectrum import Spectrum, eigenvalues
 __all__ = ["OptimalFilter", "best_filter", "factor", "filter_against", "fit_blt"]
 
 _MOST_SAMPLES = 1 << 21
+_FIT_NODES = 250
 
 
 @final
@@ -153,7 +154,7 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
         >>> bool(np.allclose(found.column(4), best, rtol=0.02))
         True
     """
-    frequencies, weights = warped_grid(width)
+    frequencies, weights = warped_grid(width, _FIT_NODES)
     h = weights * response(frequencies)
     z = np.exp(1j * frequencies)
 

@@ -1,0 +1,142 @@
+"""Table 3: every mechanism measured: time to make it, time per step, memory, and error.
+
+One participation, root-mean-square error of prefix sums at unit privacy (sensitivity × error). "Build" is
+the time to find the best parameter and to compute sensitivity and error; "step" is the mean over all T
+steps of one stream of 64 numbers, which is what a step costs beside work in proportion to the model's
+size ("buffers" says how many tensors that is). Mechanisms whose matrices are dense stop at 2048 steps,
+the optimised one at 512: beyond, they would take minutes and gigabytes, which is the point of the table.
+
+Errors fall in the order independent, tree, Honaker, full Honaker, FFT, Optimal CC, ν-FTRL, dense at every
+T; a BLT of a few buffers lies between ν-FTRL and dense, at the cost per step of independent noise. Times
+are of the machine that ran it, and the only numbers here that differ from run to run.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import torch
+
+from antiphon.errors import PlanError
+from antiphon.experiments.averages import averages, grouped
+from antiphon.experiments.base import Row
+from antiphon.experiments.drawing import COLOURS, finish, panels
+from antiphon.mechanisms import AbstractMechanism
+from antiphon.mechanisms.table import buffers_of, makers
+from antiphon.participation import Once
+from antiphon.randomness import Generator
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Config", "configs", "plot", "run", "summary"]
+
+_NUMBERS = 64
+_CI = ("independent", "tree", "honaker", "full honaker", "fft", "optimal cc", "nu-ftrl", "dense")
+# What the paper says: can it be made without knowing T, time to generate, time per step.
+_PAPER = {
+    "independent": (True, "1", "1"),
+    "tree": (True, "1", "log T"),
+    "honaker": (True, "1", "log T"),
+    "optimal cc": (True, "1", "T"),
+    "nu-ftrl": (True, "1", "T"),
+    "fft": (False, "1", "T log² T"),
+    "full honaker": (False, "T²", "T²"),
+    "dense": (False, "T³", "T²"),
+}
+
+
+@final
+@dataclass(frozen=True)
+class Config:
+    """One mechanism and one number of steps.
+
+    Attributes:
+        label: As in `antiphon.mechanisms.table`.
+        steps: T.
+        seed: Repetition of the measurement.
+    """
+
+    label: str
+    steps: int
+    seed: int = 0
+
+
+def configs(preset: str, seeds: int | None = None) -> tuple[Config, ...]:
+    """All mechanisms that take no minutes, T = 256 to 16,384; T = 32 for ``ci``."""
+    count = 1 if seeds is None else seeds
+    sizes = (32,) if preset == "ci" else (256, 512, 1024, 2048, 4096, 8192, 16_384)
+    return tuple(
+        Config(label, steps, seed)
+        for seed in range(count)
+        for steps in sizes
+        for label in makers(steps, Once())
+        if preset != "ci" or label in _CI
+    )
+
+
+def run(config: Config) -> list[Row]:
+    """Build it, stream it, and report."""
+    found = makers(config.steps, Once())
+    if config.label not in found:
+        raise PlanError(
+            f"no mechanism is called {config.label!r} at {config.steps} steps; there are "
+            f"{', '.join(found)}."
+        )
+    began = time.perf_counter()
+    mechanism = found[config.label]()
+    sensitivity = float(mechanism.sensitivity(config.steps, Once()))
+    error = mechanism.error(config.steps)
+    built = time.perf_counter() - began
+    anytime, generation, step = _PAPER.get(config.label, (None, None, None))
+    return [
+        {
+            "mechanism": config.label,
+            "steps": config.steps,
+            "seed": config.seed,
+            "sensitivity": sensitivity,
+            "error": error,
+            "loss": sensitivity * error,
+            "buffers": buffers_of(mechanism, config.steps),
+            "build_seconds": built,
+            "step_seconds": _seconds_per_step(mechanism, config),
+            "paper_anytime": anytime,
+            "paper_generation": generation,
+            "paper_step": step,
+        }
+    ]
+
+
+def _seconds_per_step(mechanism: AbstractMechanism, config: Config) -> float:
+    like = torch.zeros(_NUMBERS)
+    source = Generator.seeded(config.seed)
+    white = [source.normal(like, 0), source.normal(like, 1)]
+    state = mechanism.init(like, config.steps)
+    began = time.perf_counter()
+    for step in range(config.steps):
+        _, state = mechanism.correlate(white[step % 2].clone(), state, donate=True)
+    return (time.perf_counter() - began) / config.steps
+
+
+def summary(rows: Sequence[Row]) -> list[Row]:
+    """Means over repetitions, best error first for each T."""
+    by = ["steps", "mechanism", "loss", "buffers", "paper_step"]
+    table = averages(rows, by=by, of=["build_seconds", "step_seconds"])
+    return sorted(table, key=lambda row: (row["steps"], row["loss"]))
+
+
+def plot(rows: Sequence[Row]) -> "Figure":
+    """Error, time to build and time per step against T."""
+    figure, axes = panels(3, "One participation; dense mechanisms end where they take minutes")
+    styles = ("-", "--")
+    for i, ((name,), members) in enumerate(grouped(summary(rows), ["mechanism"]).items()):
+        x = [row["steps"] for row in members]
+        colour, style = COLOURS[i % len(COLOURS)], styles[i // len(COLOURS) % 2]
+        for panel, y in zip(axes, ("loss", "build_seconds", "step_seconds"), strict=True):
+            values = [row[y] for row in members]
+            panel.plot(x, values, style, marker="o", ms=3, color=colour, label=str(name))
+    titles = ("Sensitivity × error", "Seconds to build", "Seconds per step")
+    for panel, title in zip(axes, titles, strict=True):
+        finish(panel, title=title, xlabel="T", xscale="log", yscale="log")
+    return figure
