@@ -52,9 +52,9 @@ class Config:
 def configs(preset: str, seeds: int | None = None) -> tuple[Config, ...]:
     """Learning rates up to 1; simulations from 0.01 on, where they do not take minutes."""
     rates = _SHOWN if preset == "ci" else (*_full_rates(),)
-    chains = 50 if preset == "ci" else 1000
+    chains = 50 if preset == "ci" else 400
     least = 0.1 if preset == "ci" else 0.01
-    count = seeds if seeds is not None else 1 if preset == "ci" else 3
+    count = 1 if seeds is None else seeds
     found = [Config(rate, chains if rate >= least else 0, 0) for rate in rates]
     found += [Config(rate, chains, s) for s in range(1, count) for rate in rates if rate >= least]
     return tuple(found)

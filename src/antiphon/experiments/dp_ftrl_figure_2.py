@@ -59,8 +59,8 @@ class Config:
 def configs(preset: str, seeds: int | None = None) -> tuple[Config, ...]:
     """The three studies; small ones for ``ci``."""
     is_ci = preset == "ci"
-    chains = 20 if is_ci else 200
-    count = seeds if seeds is not None else 1 if is_ci else 2
+    chains = 20 if is_ci else 100
+    count = 1 if seeds is None else seeds
     found = []
     for seed in range(count):
         for d in (2, 4) if is_ci else (16, 32, 64, 128, 256, 512):
@@ -93,7 +93,7 @@ def run(config: Config) -> list[Row]:
     eta, smallest = config.learning_rate, float(values.min())
     problem: dict[str, Any] = {"spectrum": values, "learning_rate": eta}
     best = dp_ftrl.best_nu(**problem)
-    buffered = dp_ftrl.best_filter(**problem, terms=64).buffered(6)
+    buffered = dp_ftrl.best_filter(**problem).buffered(6)
     mechanisms: dict[str, AbstractMechanism] = {
         "independent": Independent(),
         "nu_ftrl": NuFTRL(eta * smallest),

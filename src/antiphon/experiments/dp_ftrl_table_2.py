@@ -89,7 +89,7 @@ def _mechanisms(values: Series, eta: float) -> dict[str, AbstractMechanism]:
         "nu-ftrl": NuFTRL(eta * float(values.min())),
         "anti-pgd": LambdaCGD(1.0),
         "anti-pgd, damped": dp_ftrl.damped_anti_pgd(**problem),
-        _FILTER: dp_ftrl.best_filter(**problem, terms=64).buffered(6),
+        _FILTER: dp_ftrl.best_filter(**problem).buffered(6),
     }
 
 

@@ -9,6 +9,7 @@ sensitivity: how it was found costs no privacy, as long as the spectrum is publi
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -28,30 +29,38 @@ _FIT_NODES = 250
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OptimalFilter:
     """A power spectrum |B|², and the mechanisms made from it.
 
     Attributes:
-        column: First coefficients of β, β_0 = 1.
-        encoder: First coefficients of 1/β.
         value: The functional it minimises: γ_∞² times the mean of |B|² against the response.
         response: What an error makes of noise at each frequency; |B|² is its inverse square root.
         width: Of its peak at ω = 0.
+        terms: How many coefficients `column` and `encoder` have.
     """
 
-    column: Series
-    encoder: Series
     value: float
     response: Callable[[Series], Series]
     width: float
+    terms: int
+
+    @cached_property
+    def column(self) -> Series:
+        """First coefficients of β, β_0 = 1."""
+        return factor(lambda w: 1 / np.sqrt(self.response(w)), self.width, self.terms)
+
+    @cached_property
+    def encoder(self) -> Series:
+        """First coefficients of 1/β."""
+        return factor(lambda w: np.sqrt(self.response(w)), self.width, self.terms)
 
     def mechanism(self, steps: int) -> BandedInverse:
         """β as it is, cut after ``steps`` coefficients: exact for runs of that length, with O(T) state."""
         T = whole("steps", steps)
-        if len(self.column) < T:
+        if self.terms < T:
             raise PlanError(
-                f"the filter was computed for {len(self.column)} steps; got {T}. Ask for more terms."
+                f"the filter was computed for {self.terms} steps; got {T}. Ask for more terms."
             )
         return BandedInverse(tuple(self.column[:T].tolist()))
 
@@ -101,9 +110,7 @@ def filter_against(
     """
     frequencies, weights = warped_grid(width)
     value = float(weights @ np.sqrt(response(frequencies))) ** 2
-    column = factor(lambda w: 1 / np.sqrt(response(w)), width, terms)
-    encoder = factor(lambda w: np.sqrt(response(w)), width, terms)
-    return OptimalFilter(column, encoder, value, response, width)
+    return OptimalFilter(value, response, width, whole("terms", terms))
 
 
 def factor(power: Callable[[Series], Series], width: float, terms: int) -> Series:

@@ -90,10 +90,12 @@ class Multiplier:
 
     def parts(self, frequencies: Series) -> tuple[Series, Series]:
         """U = λ_0 - Σ(λ_t + λ_-t) cos tω and v = -Σ(λ_t - λ_-t) sin tω at any frequencies."""
-        t = np.outer(frequencies, self.lags)
-        forward, backward = np.array(self.forward), np.array(self.backward)
-        u = self.constant - np.cos(t) @ (forward + backward)
-        return u, -np.sin(t) @ (forward - backward)
+        # Lag by lag, so that a million frequencies do not become a matrix.
+        u, v = np.full_like(frequencies, self.constant), np.zeros_like(frequencies)
+        for t, forward, backward in zip(self.lags, self.forward, self.backward, strict=True):
+            u -= (forward + backward) * np.cos(t * frequencies)
+            v -= (forward - backward) * np.sin(t * frequencies)
+        return u, v
 
     def uniform_parts(self, count: int) -> tuple[Series, Series]:
         """The same at ω = πn/count for n = 0..count, by one Fourier transform."""
