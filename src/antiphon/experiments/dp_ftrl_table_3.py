@@ -1,10 +1,11 @@
 """Table 3: every mechanism measured: time to make it, time per step, memory, and error.
 
 One participation, root-mean-square error of prefix sums at unit privacy (sensitivity × error). "Build" is
-the time to find the best parameter and to compute sensitivity and error; "step" is the mean over all T
-steps of one stream of 64 numbers, which is what a step costs beside work in proportion to the model's
-size ("buffers" says how many tensors that is). Mechanisms whose matrices are dense stop at 4096 steps, the
-optimised one at 1024: beyond, they would take minutes and gigabytes, which is the point of the table.
+the time to find the best parameter and to compute sensitivity and error; "step" is the time of a
+step half-way through a stream of 64 numbers, which is what a step costs beside work in proportion to the
+model's size ("buffers" says how many tensors that is). Mechanisms whose matrices are dense stop at 4096
+steps, the optimised one at 1024: beyond, they would take minutes and gigabytes, which is the point of the
+table.
 
 Errors fall in the order independent, tree, Honaker, full Honaker, FFT, Optimal CC, ν-FTRL, dense at every
 T; a BLT of a few buffers lies between ν-FTRL and dense, at the cost per step of independent noise. Times
@@ -23,6 +24,7 @@ from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
 from antiphon.experiments.drawing import COLOURS, finish, panels
 from antiphon.mechanisms import FFT, AbstractMechanism, FullHonaker, Honaker, optimize
+from antiphon.mechanisms.base import NoiseState
 from antiphon.mechanisms.table import buffers_of, makers
 from antiphon.participation import Once
 from antiphon.randomness import Generator
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Config", "configs", "plot", "run", "summary"]
 
 _NUMBERS = 64
+_WARM, _TIMED = 256, 64  # steps before the first, and steps that are timed
 _STORED, _DENSE = 4096, 1024  # most steps of dense matrices that are given, and that are optimised
 _CI = ("independent", "tree", "honaker", "full honaker", "fft", "optimal cc", "nu-ftrl", "dense")
 # What the paper says: can it be made without knowing T, time to generate, time per step.
@@ -120,14 +123,23 @@ def run(config: Config) -> list[Row]:
 
 
 def _seconds_per_step(mechanism: AbstractMechanism, config: Config) -> float:
-    like = torch.zeros(_NUMBERS)
+    """Of the steps around the middle of the run, which cost what a step costs on average."""
+    like, T = torch.zeros(_NUMBERS), config.steps
     source = Generator.seeded(config.seed)
     white = [source.normal(like, 0), source.normal(like, 1)]
-    state = mechanism.init(like, config.steps)
+    state = mechanism.init(like, T)
+    for step in range(min(T // 2, _WARM)):
+        _, state = mechanism.correlate(white[step % 2].clone(), state)
+    kept = state.buffers[0]
+    if len(kept) == state.step < T // 2:
+        # It keeps everything: its state half-way through has the shape, and the cost, of any other.
+        many = (kept * (T // 2 // len(kept) + 1))[: T // 2]
+        state = NoiseState(mechanism, T, T // 2, state.shapes, (many,))
+    timed = min(_TIMED, T - state.step)
     began = time.perf_counter()
-    for step in range(config.steps):
+    for step in range(timed):
         _, state = mechanism.correlate(white[step % 2].clone(), state, donate=True)
-    return (time.perf_counter() - began) / config.steps
+    return (time.perf_counter() - began) / timed
 
 
 def summary(rows: Sequence[Row]) -> list[Row]:
