@@ -11,6 +11,8 @@ from antiphon.experiments import (
     dp_ftrl_table_3,
     dp_ftrl_table_4,
 )
+from antiphon.mechanisms import Tree
+from antiphon.participation import Once
 
 
 def rows_of(module, configs):
@@ -84,6 +86,13 @@ def test_acceptance_dp_ftrl_12_table_3_order_and_losses():
         assert row["build_seconds"] > 0 and row["step_seconds"] > 0
         assert row["paper_step"] is not None
     assert [row["buffers"] for row in rows if row["mechanism"] == "optimal cc"] == [255]
+
+
+@pytest.mark.parametrize("T", [1, 5, 8, 100, 257])
+def test_trees_in_closed_form_are_those_of_their_matrices(T):
+    sensitivity, error = dp_ftrl_table_3.tree_in_closed_form(T)
+    assert sensitivity == pytest.approx(Tree().sensitivity(T, Once()))
+    assert error == pytest.approx(Tree().error(T))
 
 
 def test_table_3_has_every_mechanism_at_every_length_it_can():
