@@ -152,6 +152,11 @@ def test_a_multiplier_that_proves_nothing_is_refused():
     assert value > 16.12 and margin > 0
 
 
+def test_spectra_too_narrow_to_be_seen_are_refused():
+    with pytest.raises(UnsupportedError, match="frequencies would be needed"):
+        dp_ftrl.noise_gain(BLT((0.1,), (1 - 1e-7,)), **EASY)
+
+
 def test_the_margin_is_below_the_smallest_x_of_a_finer_grid():
     found = dp_ftrl.noise_gain(NuFTRL(0.1), **EASY)
     frequencies = np.random.default_rng(0).uniform(0, np.pi, 20_000)

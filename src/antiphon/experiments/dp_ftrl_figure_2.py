@@ -7,8 +7,8 @@ that takes seconds.
 
 Slopes in logarithms. Dimension: 1.009 and 0.37. Effective dimension: 0.170 and 0.94 (1.10 with ν fixed at
 0.02/128; the paper's 1.27 cannot be had without the ν it does not state). Learning rate: 1.08 and 1.86.
-At the base point correlation makes the error 70.7 times smaller, and the best filter is 9 % better than ν
-= ημ.
+At the base point correlation makes the error 70.7 times smaller, and the best filter makes it another 8 %
+smaller than ν = ημ.
 """
 
 from collections.abc import Sequence
@@ -159,6 +159,8 @@ def summary(rows: Sequence[Row]) -> list[Row]:
 
 def plot(rows: Sequence[Row]) -> "Figure":
     """One panel for each study, both axes logarithmic."""
+    from matplotlib.ticker import NullFormatter
+
     figure, axes = panels(3, "Linear regression, stationary error, ρ = G = 1")
     drawn = {
         "independent": "independent",
@@ -185,4 +187,6 @@ def plot(rows: Sequence[Row]) -> "Figure":
             xscale="log",
             yscale="log",
         )
+        if study == "learning rate":  # the labels between powers of ten would overlap
+            panel.xaxis.set_minor_formatter(NullFormatter())
     return figure

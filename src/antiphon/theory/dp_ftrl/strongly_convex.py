@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.linalg import Series
-from antiphon.mechanisms import AbstractMechanism, NuFTRL
+from antiphon.mechanisms import BLT, AbstractMechanism, BandedInverse, NuFTRL
 from antiphon.theory.dp_ftrl.cone import cone_rows, solve_cone
 from antiphon.theory.dp_ftrl.energy import squared_sensitivity
 from antiphon.theory.dp_ftrl.filters import OptimalFilter, filter_against
@@ -83,10 +83,10 @@ def certified_gain(
     Guarantee:
         X > 0 at every frequency: at those of the grid, and by X's second derivative between them. The mean
         is a trapezoidal sum, which for smooth periodic functions converges geometrically; its points lie
-        so densely that what remains is below e^-40. Refused where X is not positive.
+        so densely that what remains is below e^-20. Refused where X is not positive.
     """
     narrow = min(descent.width, width or descent.width)
-    needed = max(1 << 15, 20 / narrow, 64 * max(multiplier.lags, default=1))
+    needed = max(1 << 15, 10 / narrow, 64 * max(multiplier.lags, default=1))
     count = 1 << math.ceil(math.log2(needed))
     if count > _MOST:
         raise UnsupportedError(
@@ -154,8 +154,7 @@ def noise_gain(
     def weight(frequencies: Series) -> Series:
         return gamma2 * power_spectrum(mechanism, frequencies)
 
-    nu = mechanism.nu if isinstance(mechanism, NuFTRL) else None
-    return _gain(descent, weight, lags, nu)
+    return _gain(descent, weight, lags, _width(mechanism))
 
 
 def _gain(descent: Descent, weight: Power, lags: int, width: float | None = None) -> NoiseGain:
@@ -163,6 +162,19 @@ def _gain(descent: Descent, weight: Power, lags: int, width: float | None = None
     found = solve_cone(descent, frequencies, means * weight(frequencies), lags_for(descent, lags))
     value, margin, points = certified_gain(descent, found.multiplier, weight, width=width)
     return NoiseGain(value, found.value, found.gap / found.value, margin, points, found.multiplier)
+
+
+def _width(mechanism: AbstractMechanism) -> float | None:
+    """Of the narrowest feature of its spectrum: the distance of its singularities from the circle."""
+    match mechanism:
+        case NuFTRL(nu):
+            return nu
+        case BLT(_, decays):
+            return 1 - max(decays, default=0.0)
+        case BandedInverse(beta):
+            return 5 / len(beta)
+        case _:
+            return None
 
 
 def quadratic_gains(
@@ -227,8 +239,7 @@ def strongly_convex_bound(
     def weight(frequencies: Series) -> Series:
         return scale * power_spectrum(mechanism, frequencies) + other
 
-    nu = mechanism.nu if isinstance(mechanism, NuFTRL) else None
-    return _gain(descent, weight, _LAGS, nu).value / (2 * L)
+    return _gain(descent, weight, _LAGS, _width(mechanism)).value / (2 * L)
 
 
 def theorem_3_1_printed(
