@@ -8,7 +8,7 @@ steps, the optimised one at 1024: beyond, they would take minutes and gigabytes,
 table.
 
 Errors fall in the order independent, tree, Honaker, full Honaker, FFT, Optimal CC, ν-FTRL, dense at every
-T; a BLT of a few buffers lies between ν-FTRL and dense, at the cost per step of independent noise. Times
+T; a BLT of a few buffers lies between ν-FTRL and dense, at a cost per step that does not grow with T. Times
 are of the machine that ran it, and the only numbers here that differ from run to run.
 """
 

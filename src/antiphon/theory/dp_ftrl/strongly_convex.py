@@ -85,15 +85,7 @@ def certified_gain(
         is a trapezoidal sum, which for smooth periodic functions converges geometrically; its points lie
         so densely that what remains is below e^-20. Refused where X is not positive.
     """
-    narrow = min(descent.width, width or descent.width)
-    needed = max(1 << 15, 10 / narrow, 64 * max(multiplier.lags, default=1))
-    count = 1 << math.ceil(math.log2(needed))
-    if count > _MOST:
-        raise UnsupportedError(
-            f"{count:,} frequencies would be needed to verify this bound, more than {_MOST:,}. Take a "
-            f"larger "
-            "learning rate or strong convexity."
-        )
+    count = _fine_points(descent, multiplier.lags, width)
     frequencies = np.linspace(0, np.pi, count + 1)
     u, v = multiplier.uniform_parts(count)
     X, real, imag = cone_rows(descent, u, v, frequencies)
@@ -108,6 +100,18 @@ def certified_gain(
     values = weight(frequencies) * y
     mean = (values.sum() - (values[0] + values[-1]) / 2) / count
     return float(mean), margin, count + 1
+
+
+def _fine_points(descent: Descent, lags: tuple[int, ...], width: float | None) -> int:
+    """Intervals of a grid that sees every feature of weight, descent and multiplier."""
+    narrow = min(descent.width, width or descent.width)
+    needed = max(1 << 15, 10 / narrow, 64 * max(lags, default=1))
+    if needed > _MOST:
+        raise UnsupportedError(
+            f"{needed:,.0f} frequencies would be needed to verify this bound, more than {_MOST:,}. Take a "
+            "larger learning rate or strong convexity, or noise that forgets sooner."
+        )
+    return 1 << math.ceil(math.log2(needed))
 
 
 def _sag(descent: Descent, multiplier: Multiplier, frequencies: Series) -> Series:
@@ -158,8 +162,10 @@ def noise_gain(
 
 
 def _gain(descent: Descent, weight: Power, lags: int, width: float | None = None) -> NoiseGain:
+    chosen = lags_for(descent, lags)
+    _fine_points(descent, chosen, width)  # what cannot be verified need not be sought
     frequencies, means = warped_grid(min(descent.width, width or descent.width), _NODES)
-    found = solve_cone(descent, frequencies, means * weight(frequencies), lags_for(descent, lags))
+    found = solve_cone(descent, frequencies, means * weight(frequencies), chosen)
     value, margin, points = certified_gain(descent, found.multiplier, weight, width=width)
     return NoiseGain(value, found.value, found.gap / found.value, margin, points, found.multiplier)
 
