@@ -14,6 +14,7 @@ from antiphon.theory import dp_ftrl
 from antiphon.theory.dp_ftrl import Descent, Multiplier
 from antiphon.theory.dp_ftrl.cone import cone_rows, solve_cone
 from antiphon.theory.dp_ftrl.frequency import response_of, warped_grid
+from antiphon.theory.dp_ftrl.strongly_convex import _sag
 
 EASY = {"learning_rate": 1.0, "condition_number": 10.0}
 
@@ -150,6 +151,22 @@ def test_a_multiplier_that_proves_nothing_is_refused():
         dp_ftrl.certified_gain(descent, Multiplier(1.0, (), (), ()), np.ones_like)
     value, margin, _ = dp_ftrl.certified_gain(descent, Multiplier(8.0, (), (), ()), np.ones_like)
     assert value > 16.12 and margin > 0
+
+
+def test_between_frequencies_x_sags_by_no_more_than_is_allowed_for():
+    descent, multiplier = Descent(1.0, 0.1), Multiplier(8.0, (1, 40), (1.0, 2.0), (0.5, 1.0))
+    grid = np.linspace(0, np.pi, 129)
+    sag = _sag(descent, multiplier, grid)
+
+    def X(frequencies):
+        return cone_rows(descent, *multiplier.parts(frequencies), frequencies)[0]
+
+    ends = np.minimum(X(grid)[1:], X(grid)[:-1])
+    below = []
+    for share in np.linspace(0.05, 0.95, 19):
+        below.append(ends - X(grid[:-1] + share * np.diff(grid)))
+    assert (np.max(below, axis=0) <= sag).all()
+    assert np.max(below) > 0.1 * sag.max() > 0  # it is needed, and not far too large
 
 
 def test_spectra_too_narrow_to_be_seen_are_refused():
