@@ -156,6 +156,7 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
         Positive scales and decays below 1. Certified by its own sensitivity, however good the fit is.
 
     Example:
+        >>> from antiphon.mechanisms import NuFTRL
         >>> found = fit_blt(lambda w: 1 / np.abs(1 - 0.9 * np.exp(1j * w)) ** 2, 0.1, 3)
         >>> best = NuFTRL(0.1).column(4)
         >>> bool(np.allclose(found.column(4), best, rtol=0.02))
