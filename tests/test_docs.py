@@ -31,7 +31,7 @@ PRINTS = {
     "index.md": [", 1e-05)-differential privacy"],
     "mechanisms.md": ["8.8933"],
     "tables.md": ["differential privacy"],
-    "theory.md": ["vacuous", "DP-GD as published has no ε", "conditional (random-DP)", "70.7\n77.0\nNuFTRL"],
+    "theory.md": ["vacuous", "as published has no ε", "conditional (random-DP)", "70.7\n77.0\nNuFTRL"],
     "training.md": ["differential privacy"],
     "tutorial-table.md": ["differential privacy", "accuracy about 0.", "user\n", "of 3"],
     "tutorial-torch.md": ["nn.GroupNorm", "at ε = 4.00", "still 4.0", "goes on at step 10", "user 150"],
