@@ -12,6 +12,7 @@ from antiphon.auditing.bounds import (
 )
 from antiphon.auditing.curve import AbstractCurve, GaussianCurve, PointCurve, ProfileCurve
 from antiphon.auditing.instance import Instance, canaries, worst_case, worst_row
+from antiphon.auditing.neuron import train_neuron
 from antiphon.auditing.one_run import one_run
 from antiphon.auditing.one_run_bounds import (
     epsilon_from_one_run,
@@ -22,6 +23,7 @@ from antiphon.auditing.one_run_bounds import (
 from antiphon.auditing.planting import Planted, mislabelled, plant
 from antiphon.auditing.report import AuditReport, audit
 from antiphon.auditing.result import Audit
+from antiphon.auditing.tracing import Tracing, trace, tracing_scores
 from antiphon.auditing.trainer import Trainer, Transcript, train
 from antiphon.auditing.two_world import Worlds, play, two_world
 from antiphon.auditing.whiteness import Whiteness, whiteness
@@ -36,6 +38,7 @@ __all__ = [
     "Planted",
     "PointCurve",
     "ProfileCurve",
+    "Tracing",
     "TradeOffBand",
     "Trainer",
     "Transcript",
@@ -57,8 +60,11 @@ __all__ = [
     "one_run",
     "plant",
     "play",
+    "trace",
+    "tracing_scores",
     "trade_off_band",
     "train",
+    "train_neuron",
     "two_world",
     "whiteness",
     "worst_case",
