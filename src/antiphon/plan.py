@@ -57,8 +57,8 @@ class Plan:
             then unused.
         extra: Releases paid beside training.
         apart: Gaussian releases from records that take part in no step, such as votes on a clip norm. The
-            batches are disjoint, and which records vote does not depend on their values: so a unit pays for
-            the steps or for one of these, whichever costs more, and not for both.
+            batches are disjoint, as are the records of these releases, and which records are in them does
+            not depend on values: so a unit pays for the steps or for one of these, whichever costs more.
 
     Example:
         >>> from antiphon.mechanisms import LambdaCGD

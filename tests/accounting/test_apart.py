@@ -72,6 +72,13 @@ def test_calibration_keeps_within_the_budget_or_says_that_it_cannot():
         calibrate(replace(PLAN, apart=(GaussianRelease(mu * 1.01),)), 0.5, 1e-5)
 
 
+def test_calibration_at_the_edge_of_what_is_released_apart_ends():
+    extra = GaussianRelease(0.11326285874287376)
+    plan = replace(PLAN, extra=(extra,), apart=(GaussianRelease(0.22460231664109065),))
+    with pytest.raises(PlanError, match="apart from the steps already costs more"):
+        calibrate(plan, 1.123850763479262, 3.5580281338759474e-07)
+
+
 def test_it_is_written_down_and_read_again():
     assert Plan.from_json(PLAN.to_json()) == PLAN
     assert "apart" not in replace(PLAN, apart=()).to_json()

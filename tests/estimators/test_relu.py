@@ -14,10 +14,12 @@ from antiphon.accounting import pld
 from antiphon.certificate import certify
 from antiphon.errors import LedgerError, PlanError, StateError, UnsupportedError
 from antiphon.estimators import PrivateReLURegressor, load
+from antiphon.estimators.neuron_fitting import fit_neuron
 from antiphon.estimators.relu_methods import METHODS, pass_steps
 from antiphon.events import GaussianRelease, PureRelease
 from antiphon.ledger import Ledger
 from antiphon.mechanisms import Independent, LambdaCGD, Tree
+from antiphon.reports import describe
 from antiphon.sampling import FullBatch, Poisson, ShuffledEpochs
 
 RNG = np.random.default_rng(0)
@@ -263,6 +265,36 @@ def test_a_ledger_pays_for_everything_first(tmp_path):
     quick(clip="quantile").fit(X, Y, ledger=ledger)
     with pytest.raises(LedgerError):
         quick(clip="quantile").fit(X, Y, ledger=ledger)
+
+
+def test_what_is_refused_is_not_paid(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger", epsilon=2.5, delta=1e-4, relation="replace-one")
+    with pytest.raises(PlanError, match="leave no record to learn from"):
+        quick("mb-glmtron", steps=None, batch_size=1).fit(X, Y, ledger=ledger)
+    assert not ledger.entries()
+
+
+def test_a_seed_draws_other_noise_for_another_quantile(monkeypatch):
+    seeds = []
+
+    def remember(*given, seed, **how):
+        seeds.append(seed)
+        return fit_neuron(*given, seed=seed, **how)
+
+    monkeypatch.setattr("antiphon.estimators.relu.fit_neuron", remember)
+    low, high, _ = (fitted(clip="quantile", quantile=q) for q in (0.1, 0.9, 0.1))
+    assert low.plan_.hash == high.plan_.hash
+    assert seeds[0] == seeds[2] != seeds[1]
+
+
+def test_a_clip_norm_pays_for_no_score():
+    with pytest.raises(PlanError, match="pays for nothing of the kind"):
+        describe(
+            fitted(clip="quantile"),
+            table="a table",
+            target="a target",
+            evaluation={"kind": "paid", "rows": 9, "metrics": {"R²": 0.9}},
+        )
 
 
 def test_releases_of_the_caller_are_paid_for():

@@ -13,7 +13,6 @@ from antiphon.accounting.account import is_independent
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, identity, least_noise
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
-from antiphon.accounting.profile import GaussianProfile
 from antiphon.accounting.routes import ROUTES, correlated, no_bound, sampled_routes
 from antiphon.accounting.sampled import SampledRoute
 from antiphon.accounting.unamplified import gaussian_parameter, training_parameter
@@ -30,6 +29,7 @@ Search = Callable[[Plan, float, float], float]  # plan, ε, δ ↦ noise at whic
 
 _COARSE = 1e-3
 _MOST = 1e6  # more noise than any training can bear
+_ENDLESS = 1e12  # noise that leaves nothing of the training
 # Noise found is at most this much above the least that its accountant would certify.
 _SLACK = 2e-4
 # Monte Carlo takes minutes and proves a single point: it must promise this share of the noise or less.
@@ -211,8 +211,8 @@ def _gaussian_noise(plan: Plan, epsilon: float, delta: float) -> float:
         raise PlanError(
             f"the releases beside training already cost more than ε = {epsilon} at δ = {delta}."
         )
-    apart = max((event.mu for event in plan.apart), default=0.0)
-    if apart and GaussianProfile(math.sqrt(apart**2 + others)).epsilon(delta) > epsilon:
+    alone = ROUTES["gaussian"](plan.with_noise(_ENDLESS)).profile
+    if plan.apart and alone.epsilon(delta) > epsilon:
         raise PlanError(
             f"what is released apart from the steps already costs more than ε = {epsilon} at δ = {delta}."
         )

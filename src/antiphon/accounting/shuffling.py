@@ -7,9 +7,10 @@ is jointly convex. What is left is a uniformly random order of the records of on
 t releases a sum that is known but for one record, plus noise. That is one report, and two reports' means
 are at most 2 clip norms apart, whatever the relation: other records may point the opposite way.
 
-How many reports? A place has at least ⌊n/b⌋ steps in a whole pass; one more, if b does not divide n and the
-last batch is small, is revealed with its record. A pass that ends early is the beginning of a whole one,
-whose other steps nobody sees. So N = ⌊n/b⌋ in all cases, and `antiphon.accounting.clones` does the rest.
+How many reports? A place has at least ⌊n/b⌋ steps in a whole pass. If b does not divide n, some places have
+one more: then one of the *other* records is never counted as a clone, which claims less than is true. A
+pass that ends early is the beginning of a whole one, whose other steps nobody sees. So N = ⌊n/b⌋ in all
+cases, and `antiphon.accounting.clones` does the rest.
 """
 
 import math

@@ -249,6 +249,11 @@ class PrivateReLURegressor(AbstractPrivateRegressor):
         if self._clip() == "threshold" and self.method == "glmtron":
             self._public()
         elif plan.apart:
+            if _voters(plan) >= plan.expected_batch:
+                raise PlanError(
+                    f"batches of {plan.expected_batch:g} leave no record to learn from beside those that "
+                    "vote on the clip norm. Use larger ones, or clip='fixed'."
+                )
             self._warn_of_few(plan)
 
     def _warn_of_few(self, plan: Plan) -> None:
@@ -298,7 +303,7 @@ class PrivateReLURegressor(AbstractPrivateRegressor):
         if isinstance(clip, PublicThreshold):
             public += f", and the {len(clip.y)} records of public_data"
         lines.append(f"treated as public: {public}")
-        context = digest_of(self.method, self.average, self.clip, *_arrays(clip))
+        context = digest_of(self.method, self.average, self.clip, self.quantile, *_arrays(clip))
         if how["seed"] is not None:
             how["seed"] = int(digest_of(how["seed"], context), 16)
         ball = None if radius is None else radius / neuron.scale

@@ -6,7 +6,7 @@ without privacy.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import final
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from antiphon.accounting import calibrate, gaussian_mu
 from antiphon.accounting.printed import relu_theorem_3
 from antiphon.errors import PlanError
+from antiphon.events import GaussianRelease
 from antiphon.mechanisms import AbstractMechanism, Independent, Tree
 from antiphon.plan import Plan
 from antiphon.randomness import Generator
@@ -124,6 +125,9 @@ def noise_of(recipe: Recipe, plan: Plan, epsilon: float, delta: float) -> float:
 
 def fitted(recipe: Recipe, sample: Sample, plan: Plan, learning_rate: float, seed: int) -> Array:
     """The weights of one run."""
+    rule = _clip_norms(recipe, sample, plan, seed)
+    if isinstance(rule, BlockThreshold):  # as private as a step: together they cost no more
+        plan = replace(plan, apart=(GaussianRelease(rule.mu, "thresholds", plan.relation),))
     with np.errstate(all="ignore"):
         return descend(
             sample.X,
@@ -133,7 +137,7 @@ def fitted(recipe: Recipe, sample: Sample, plan: Plan, learning_rate: float, see
             generator=Generator.seeded(seed),
             direction=recipe.direction,
             average=recipe.average,
-            clip_norms=_clip_norms(recipe, sample, plan, seed),
+            clip_norms=rule,
         )
 
 

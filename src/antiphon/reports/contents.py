@@ -18,6 +18,7 @@ from antiphon.estimators.targets import Classes, Interval
 from antiphon.reports.functions import functions_of
 from antiphon.reports.noise import noise_of
 from antiphon.reports.plain import plain
+from antiphon.reports.promise import is_of_training
 from antiphon.version import __version__
 
 __all__ = ["FORMAT", "KIND", "describe"]
@@ -178,5 +179,5 @@ def _evaluation(given: Mapping[str, Any] | None, certificate: Certificate) -> di
 
 
 def _paid(certificate: Certificate) -> bool:
-    """Whether something beside the training and the columns' bounds is paid for."""
-    return any(not event.what.startswith("bounds") for event in certificate.plan.extra)
+    """Whether something beside the training and what it needs is paid for."""
+    return any(not is_of_training(event.what) for event in certificate.plan.extra)

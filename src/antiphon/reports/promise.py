@@ -9,7 +9,7 @@ from antiphon.reports.charts import Line, legend, plot
 from antiphon.reports.figures import facts, figure
 from antiphon.reports.markup import Markup, join, number, powers, tag
 
-__all__ = ["is_seeded", "meaning", "noun", "promise", "share", "upper", "warning"]
+__all__ = ["is_of_training", "is_seeded", "meaning", "noun", "promise", "share", "upper", "warning"]
 
 _Report = dict[str, Any]
 
@@ -115,6 +115,11 @@ def _payment(event: dict[str, Any]) -> str:
     return f"Released with noise of its own: {event['what']} ({size}), which ε and δ include."
 
 
+def is_of_training(what: str) -> bool:
+    """Whether a paid release is a part of the training, such as bounds of the columns, and not a score."""
+    return what.startswith(("bounds", "the clip norm"))
+
+
 def _released(report: _Report) -> Markup:
     trained = report["trained"]
     parts: list[Any] = [
@@ -124,7 +129,8 @@ def _released(report: _Report) -> Markup:
             " numbers",
         )
     ]
-    parts += [event["what"] for event in report["certificate"]["plan"]["extra"]]
+    plan = report["certificate"]["plan"]
+    parts += [event["what"] for event in (*plan["extra"], *plan.get("apart", ()))]
     first, *others = parts
     return join(first, [join(", and " if part is parts[-1] else ", ", part) for part in others])
 

@@ -6,7 +6,7 @@ from antiphon.reports.axes import Axis, axis_over, brief, percent
 from antiphon.reports.charts import Dots, Line, bars, legend, plot, small, span
 from antiphon.reports.figures import figure
 from antiphon.reports.markup import Markup, join, number, table, tag
-from antiphon.reports.promise import noun
+from antiphon.reports.promise import is_of_training, noun
 
 __all__ = ["columns", "learned", "quality"]
 
@@ -70,7 +70,7 @@ def _cost(report: _Report) -> str:
     given = report["evaluation"]["cost"]
     costs = [] if given is None else [str(given)]
     for event in report["certificate"]["plan"]["extra"]:
-        if not event["what"].startswith("bounds"):
+        if not is_of_training(event["what"]):
             size = f"μ = {event['mu']:.4g}" if "mu" in event else f"ε = {event['epsilon']:.4g}"
             costs.append(f"{event['what']}: {size}")
     return f" ({'; '.join(costs)})" if costs else ""

@@ -1,7 +1,7 @@
 """How batches are drawn. A scheme is accounted for as it is really drawn, never as a likelier one."""
 
 from antiphon.sampling.base import AbstractSampling, from_dict
-from antiphon.sampling.draws import Draws
+from antiphon.sampling.draws import Draws, random_subset
 from antiphon.sampling.epochs import (
     BallsInBins,
     FullBatch,
@@ -23,4 +23,5 @@ __all__ = [
     "Recorded",
     "ShuffledEpochs",
     "from_dict",
+    "random_subset",
 ]

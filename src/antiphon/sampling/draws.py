@@ -17,7 +17,7 @@ from antiphon.sampling.epochs import BallsInBins, FullBatch, OnePass, Recorded, 
 from antiphon.sampling.random import CyclicPoisson, FixedSize, Poisson
 from antiphon.sampling.subsets import Rows, Words, below, bernoulli, order, subset
 
-__all__ = ["Draws"]
+__all__ = ["Draws", "random_subset"]
 
 
 @final
@@ -149,6 +149,16 @@ class Draws:
         rows, bins = self._bins
         start, stop = bins.searchsorted([number, number + 1])
         return rows[start:stop]
+
+
+def random_subset(generator: Generator, step: int, n: int, size: int) -> Rows:
+    """A uniform set of ``size`` places out of n, ascending: the same for the same key and step.
+
+    Example:
+        >>> random_subset(Generator.seeded(0), 3, n=1000, size=5).tolist()
+        [15, 89, 718, 866, 980]
+    """
+    return subset(partial(_words, generator, step), n, size)
 
 
 def _words(generator: Generator, step: int, count: int) -> NDArray[np.uint64]:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
+from antiphon.plan import Plan
 from antiphon.randomness import Generator
 from antiphon.releases import private_threshold, public_threshold
+from antiphon.sampling import random_subset
 
 __all__ = [
     "AbstractClipNorms",
@@ -57,6 +59,9 @@ class AbstractClipNorms(ABC):
     @abstractmethod
     def every(self) -> int:
         """Steps for which one answer holds; 0 for all of them."""
+
+    def check(self, plan: Plan) -> None:  # noqa: B027 (most rules cost nothing)
+        """Raise unless the plan pays for what the rule releases."""
 
     @abstractmethod
     def find(self, seen: Seen) -> tuple[float, Rows]:
@@ -129,7 +134,10 @@ class PublicThreshold(AbstractClipNorms):
 @final
 @dataclass(frozen=True)
 class BlockThreshold(AbstractClipNorms):
-    """A factor times DP-Threshold on the first ``size`` records of a batch, whose directions do not count.
+    """A factor times DP-Threshold on ``size`` records of a batch, whose directions do not count.
+
+    Who votes is drawn anew for each batch: by row numbers, a table that is sorted by a value would let the
+    values of a record decide, and the thresholds would be those of the smallest.
 
     Attributes:
         size: m, the records of a batch that vote.
@@ -162,6 +170,14 @@ class BlockThreshold(AbstractClipNorms):
         """1: each batch has voters of its own."""
         return 1
 
+    def check(self, plan: Plan) -> None:
+        """Raise unless the plan has such a release apart from its steps, which makes them one pass."""
+        if not any(self.mu <= event.mu for event in plan.apart):
+            raise PlanError(
+                f"thresholds of {self.mu:.4g}-GDP are released from records of their own, but the plan "
+                f"pays for {', '.join(map(str, plan.apart)) or 'none'}. Put a GaussianRelease into apart."
+            )
+
     def find(self, seen: Seen) -> tuple[float, Rows]:
         """From the batch's own voters."""
         if len(seen.rows) <= self.size:
@@ -169,7 +185,10 @@ class BlockThreshold(AbstractClipNorms):
                 f"a batch of {len(seen.rows)} records leaves none to learn from beside {self.size} that "
                 "vote on its clip norm. Use larger batches, or fewer steps."
             )
-        voters, others = seen.rows[: self.size], seen.rows[self.size :]
+        secret = seen.generator.spawn("voters")
+        votes = np.zeros(len(seen.rows), dtype=bool)
+        votes[random_subset(secret, seen.step, len(votes), self.size)] = True
+        voters, others = seen.rows[votes], seen.rows[~votes]
         found, _ = private_threshold(
             residuals(seen.X[voters], seen.y[voters], seen.weights),
             self.smallest,
@@ -183,4 +202,5 @@ class BlockThreshold(AbstractClipNorms):
 
 def residuals(X: Any, y: Any, weights: Array) -> Array:
     """|ReLU(x·w) - y| of every record."""
-    return np.asarray(np.abs(np.maximum(X @ weights, 0.0) - y))
+    with np.errstate(all="ignore"):  # what is not finite is not told
+        return np.asarray(np.abs(np.maximum(X @ weights, 0.0) - y))

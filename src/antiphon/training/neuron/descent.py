@@ -164,6 +164,7 @@ class Descent:
         d = self.X.shape[1]
         self._noise_multiplier = effective_noise(self.plan)
         self._rule = self.clip_norms or Constant(self.plan.clip_norm)
+        self._rule.check(self.plan)
         self._draws = Draws(self.plan.sampling, self.plan.n, self.generator)
         mechanism = self.plan.known_mechanism()
         self._noise = NoiseRows(mechanism, self.generator.spawn("noise"), d, self.plan.steps)

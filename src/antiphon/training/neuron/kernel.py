@@ -16,6 +16,7 @@ _FAST = {"contract", "reassoc", "nsz", "arcp"}  # not nnan: a NaN must stay one
 # Norms and divisions round: a factor this much smaller keeps the computed norm within the bound.
 _INSIDE = 1 - 1e-14
 _SMALL, _LARGE = 1e-200, 1e200  # squares within are exact enough; norms of others are scaled first
+_TINY = 2.3e-308  # factors below lose digits: directions that need one count as zero
 
 # The import hook that checks types in tests must not wrap what Numba compiles: hence no_type_check.
 
@@ -48,11 +49,13 @@ def _add_directions(X, y, rows, w, clip_norm, is_gradient, out):
             continue
         residual = max(u, 0.0) - y[i]
         norm = np.sqrt(square) if _SMALL < square < _LARGE else _scaled_norm(x)
-        if not norm < np.inf or residual != residual:
+        if not 0 < norm < np.inf or not abs(residual) < np.inf:
             continue
         factor = residual
         if not abs(residual) * norm <= clip_norm:
             factor = np.copysign(clip_norm * _INSIDE / norm, residual)
+            if not abs(factor) > _TINY:
+                continue
         for j in range(d):
             out[j] += factor * x[j]
 
