@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from urllib.parse import urlencode
 
 import pytest
@@ -231,7 +232,7 @@ def test_a_certification_can_be_cancelled_and_another_one_started(server):
     assert process.is_alive()
     status, told = post(server, f"/api/jobs/{job['id']}/cancel", {})
     assert (status, told["state"]) == (200, "cancelled")
-    assert not process.is_alive()
+    assert wait([process.sentinel], timeout=0)
     assert get(server, f"/api/jobs/{job['id']}")[1]["state"] == "cancelled"
     assert post(server, f"/api/jobs/{job['id']}/cancel", {})[1]["state"] == "cancelled"
     _, second = post(server, "/api/certify", SHUFFLED | {"mechanism": "independent"})
@@ -257,7 +258,7 @@ def test_closing_ends_what_is_running():
     with running() as started:
         post(started, "/api/certify", SLOW | {"mechanism": "slider"})
         process = started.jobs._process
-    assert not process.is_alive()
+    assert wait([process.sentinel], timeout=0)
 
 
 def test_a_process_that_dies_is_a_failure(server):

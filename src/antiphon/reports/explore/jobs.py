@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, final
 
@@ -115,7 +115,9 @@ class Jobs:
     def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.join()
+            wait(
+                [self._process.sentinel]
+            )  # not join: the follower's, and two at once confuse each other
 
     def _follow(self, job: Job, ours: Connection, process: BaseProcess) -> None:
         """Keep the job up to date with what its process says, until that ends."""
