@@ -30,7 +30,7 @@ pytest: $(READY)
 
 # Every acceptance check of the specifications, and everything else that is slow, as a table.
 acceptance: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "" -k "acceptance or slow" -v --durations=0
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "" -k "acceptance or slow" -vv --durations=0
 
 benchmarks: $(READY)
 	$(BIN)/python benchmarks/imports.py
