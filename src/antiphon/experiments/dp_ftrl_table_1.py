@@ -9,13 +9,12 @@ Seeds other than 0 multiply every eigenvalue by a random factor.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from antiphon.experiments.averages import grouped
 from antiphon.experiments.base import Row
 from antiphon.experiments.drawing import COLOURS, finish, panels
-from antiphon.experiments.ftrl_runs import spectrum_near
+from antiphon.experiments.ftrl_runs import Config, spectrum_near
 from antiphon.mechanisms import Independent, NuFTRL
 from antiphon.theory import dp_ftrl
 
@@ -25,24 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Config", "configs", "plot", "run", "summary"]
 
 _RATES = {"independent": "independent", "nu-ftrl": "nu-ftrl", "lower bound": "lower bound"}
-
-
-@final
-@dataclass(frozen=True)
-class Config:
-    """One problem.
-
-    Attributes:
-        d: Dimension.
-        alpha: Eigenvalues are near k^-alpha.
-        learning_rate: η.
-        seed: 0 for eigenvalues of exactly that kind, others for random ones near them.
-    """
-
-    d: int
-    alpha: float
-    learning_rate: float
-    seed: int = 0
 
 
 def configs(preset: str, seeds: int | None = None) -> tuple[Config, ...]:

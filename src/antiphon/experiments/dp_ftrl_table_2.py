@@ -10,14 +10,13 @@ Seeds other than 0 multiply every eigenvalue by a random factor.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from antiphon.errors import UnsupportedError
 from antiphon.experiments.averages import grouped
 from antiphon.experiments.base import Row
 from antiphon.experiments.drawing import COLOURS, finish, panels
-from antiphon.experiments.ftrl_runs import spectrum_near
+from antiphon.experiments.ftrl_runs import Config, spectrum_near
 from antiphon.linalg import Series
 from antiphon.mechanisms import AbstractMechanism, Independent, LambdaCGD, NuFTRL
 from antiphon.participation import Once
@@ -29,24 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Config", "configs", "plot", "run", "summary"]
 
 _FILTER = "best filter, 6 buffers"
-
-
-@final
-@dataclass(frozen=True)
-class Config:
-    """One problem.
-
-    Attributes:
-        d: Dimension.
-        alpha: Eigenvalues are near k^-alpha.
-        learning_rate: η.
-        seed: 0 for eigenvalues of exactly that kind, others for random ones near them.
-    """
-
-    d: int
-    alpha: float
-    learning_rate: float
-    seed: int = 0
 
 
 def configs(preset: str, seeds: int | None = None) -> tuple[Config, ...]:

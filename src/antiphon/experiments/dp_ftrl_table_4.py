@@ -10,13 +10,12 @@ Seeds other than 0 multiply every eigenvalue by a random factor.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any
 
 from antiphon.experiments.averages import grouped
 from antiphon.experiments.base import Row
 from antiphon.experiments.drawing import COLOURS, finish, panels
-from antiphon.experiments.ftrl_runs import spectrum_near
+from antiphon.experiments.ftrl_runs import Config, spectrum_near
 from antiphon.mechanisms import Independent, NuFTRL
 from antiphon.theory import dp_ftrl
 
@@ -26,30 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["Config", "configs", "plot", "rates", "run", "summary"]
 
 
-@final
-@dataclass(frozen=True)
-class Config:
-    """One problem.
-
-    Attributes:
-        alpha: a; eigenvalues are near k^-a.
-        d: Dimension.
-        learning_rate: η.
-        seed: 0 for eigenvalues of exactly that kind, others for random ones near them.
-    """
-
-    alpha: float
-    d: int
-    learning_rate: float
-    seed: int = 0
-
-
 def configs(preset: str, seeds: int | None = None) -> tuple[Config, ...]:
     """All combinations."""
     is_ci = preset == "ci"
     count = seeds if seeds is not None else 1 if is_ci else 3
     return tuple(
-        Config(alpha, d, eta, seed)
+        Config(d, alpha, eta, seed)
         for seed in range(count)
         for alpha in ((0.0, 1.0) if is_ci else (0.0, 0.5, 0.75, 1.0, 1.5, 2.0))
         for d in ((8, 16) if is_ci else (32, 64, 128, 256))

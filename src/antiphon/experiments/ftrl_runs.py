@@ -1,6 +1,8 @@
-"""Chains of Noisy-FTRL whose stationary error stands beside the exact one, and random spectra."""
+"""What tables and figures of correlated noise share: problems, random spectra, chains of Noisy-FTRL."""
 
 import math
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
@@ -9,9 +11,27 @@ from antiphon.mechanisms import AbstractMechanism, NuFTRL
 from antiphon.participation import Once
 from antiphon.theory import dp_ftrl
 
-__all__ = ["runnable", "simulated", "spectrum_near"]
+__all__ = ["Config", "runnable", "simulated", "spectrum_near"]
 
 _BUFFERS = 6
+
+
+@final
+@dataclass(frozen=True)
+class Config:
+    """One linear regression, of Tables 1, 2 and 4.
+
+    Attributes:
+        d: Dimension.
+        alpha: Eigenvalues are near k^-alpha.
+        learning_rate: η.
+        seed: 0 for eigenvalues of exactly that kind, others for random ones near them.
+    """
+
+    d: int
+    alpha: float
+    learning_rate: float
+    seed: int = 0
 
 
 def runnable(mechanism: AbstractMechanism, steps: int) -> AbstractMechanism:
