@@ -13,12 +13,6 @@ NAMES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def no_folder(request, monkeypatch):
-    if "data" not in request.keywords:
-        monkeypatch.delenv("ANTIPHON_DATA", raising=False)
-
-
 @pytest.fixture
 def offline(monkeypatch):
     def refuse(*args, **kwargs):
@@ -65,7 +59,16 @@ def test_an_unknown_name_is_refused_with_those_that_are_known():
 
 
 @pytest.mark.parametrize(
-    "name", ["adult", "credit-default", "mnist", "mnist-01", "fashion-mnist", "gue-promoters"]
+    "name",
+    [
+        "adult",
+        "credit-default",
+        "mnist",
+        "mnist-01",
+        "fashion-mnist",
+        "gue-promoters",
+        "cifar-10-subset",
+    ],
 )
 def test_what_is_nowhere_is_refused_with_where_it_was_sought(name, offline, tmp_path):
     with pytest.raises(DataError, match=r"\.npz was not found anywhere.*ANTIPHON_DATA"):
@@ -151,6 +154,16 @@ def test_credit_default_and_pictures_come_from_openml_too(monkeypatch):
     clothes = load("fashion-mnist")
     assert clothes.X_test.shape == (2, 784) and clothes.name == "fashion-mnist"
     assert set(clothes.y_test) == {9} and (clothes.X_test == 7).all()
+
+
+def test_colour_pictures_are_rows_of_pixels(tmp_path):
+    X = np.arange(2 * 32 * 32 * 3).reshape(2, 32, 32, 3) % 256
+    parts = {f"X_{part}": X.astype(np.uint8) for part in ("train", "test")}
+    parts |= {f"y_{part}": np.array([3, 9], np.uint8) for part in ("train", "test")}
+    np.savez(tmp_path / "cifar10_subset.npz", **parts)
+    data = load("cifar-10-subset", tmp_path)
+    assert data.X_train.shape == (2, 3072) and data.y_test.tolist() == [3, 9]
+    assert data.X_train[0, :4].tolist() == [0, 1, 2, 3]  # red, green, blue, and red again
 
 
 def test_promoters_are_letters(tmp_path):

@@ -6,7 +6,7 @@
 [[-0.5, 0.0, 1.0], [1.0, 1.0, 0.0]]
 
 `read_table` reads tables from files; `load` knows some public data sets by name; `synthetic_logistic`,
-`separable_additive` and `signal_patches` draw new ones.
+`separable_additive` and `signal_patches` draw new ones. `shakespeare` is text by speaker.
 """
 
 from antiphon.data.dataset import Dataset
@@ -21,6 +21,7 @@ from antiphon.data.generators import (
 from antiphon.data.patches import SignalPatches, signal_patches
 from antiphon.data.schema import Column, Schema
 from antiphon.data.sources import datasets, load
+from antiphon.data.speech import Speech, chain_speech, shakespeare
 from antiphon.data.template import template
 
 __all__ = [
@@ -29,13 +30,16 @@ __all__ = [
     "HatSum",
     "Schema",
     "SignalPatches",
+    "Speech",
     "additive_score",
+    "chain_speech",
     "check_columns",
     "columns_of_file",
     "datasets",
     "load",
     "read_table",
     "separable_additive",
+    "shakespeare",
     "signal_patches",
     "split_target",
     "synthetic_logistic",

@@ -4,9 +4,7 @@ The folder is named by the user, or by ``ANTIPHON_DATA``. It holds NumPy archive
 with ``X_train``, ``y_train``, ``X_test``, ``y_test``, or ``X``, ``y`` where there is no standard split.
 """
 
-import os
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,12 @@ from numpy.typing import NDArray
 
 from antiphon.data import known
 from antiphon.data.dataset import Dataset
+from antiphon.data.folder import FOLDER, Arrays, archive, lacking, named_folder, needed_archive
 from antiphon.data.schema import Schema
 from antiphon.errors import DataError, PlanError
 
 __all__ = ["datasets", "load"]
 
-Arrays = Mapping[str, Any]
-
-_FOLDER = "ANTIPHON_DATA"
 _TEST_SHARE = 0.2
 _SPLIT_SEED = 0
 # Rows and positive labels of the two parts of Adult, and the order in which OpenML joins them.
@@ -40,11 +36,11 @@ def load(name: str, folder: str | PathLike[str] | None = None) -> Dataset:
 
     Args:
         name: "breast-cancer" is always there. "adult", "credit-default", "mnist", "mnist-01" (its digits
-            0 and 1) and "fashion-mnist" are sought in the folder, then at OpenML; "gue-promoters" in the
-            folder alone.
+            0 and 1) and "fashion-mnist" are sought in the folder, then at OpenML; "gue-promoters" and
+            "cifar-10-subset" in the folder alone.
         folder: Of the archives ``adult.npz``, ``credit_default.npz``, ``mnist.npz``,
-            ``fashion_mnist.npz``, ``gue_human_core_promoter.npz``; unless given, the one that
-            ``ANTIPHON_DATA`` names.
+            ``fashion_mnist.npz``, ``gue_human_core_promoter.npz``, ``cifar10_subset.npz``; unless given,
+            the one that ``ANTIPHON_DATA`` names.
 
     Returns:
         Raw values with a schema of public bounds. Where there is no standard split, a fifth of the records
@@ -61,8 +57,7 @@ def load(name: str, folder: str | PathLike[str] | None = None) -> Dataset:
     """
     if name not in _LOADERS:
         raise PlanError(f"no data set is called {name!r}; there are {', '.join(_LOADERS)}.")
-    named = folder if folder is not None else os.environ.get(_FOLDER) or None
-    return _LOADERS[name](None if named is None else Path(named))
+    return _LOADERS[name](named_folder(folder))
 
 
 def _breast_cancer(folder: Path | None) -> Dataset:
@@ -73,7 +68,7 @@ def _breast_cancer(folder: Path | None) -> Dataset:
 
 
 def _adult(folder: Path | None) -> Dataset:
-    arrays = _archive(folder, "adult") or _adult_from_openml(folder)
+    arrays = archive(folder, "adult") or _adult_from_openml(folder)
     schema, names = known.adult(), [str(name) for name in arrays["columns"]]
     parts = {}
     for part in ("train", "test"):
@@ -101,7 +96,7 @@ def _adult_from_openml(folder: Path | None) -> Arrays:
             raise DataError(
                 f"OpenML's table 'adult' has {rich[chosen].sum()} labels above 50K among its rows {start} "
                 f"to {start + rows}, not {positive}: its order is not the known one. Use the archive "
-                f"adult.npz in the folder that {_FOLDER} names."
+                f"adult.npz in the folder that {FOLDER} names."
             )
         arrays[f"X_{part}"], arrays[f"y_{part}"] = bunch.data[chosen], rich[chosen]
         start += rows
@@ -109,7 +104,7 @@ def _adult_from_openml(folder: Path | None) -> Arrays:
 
 
 def _credit_default(folder: Path | None) -> Dataset:
-    arrays = _archive(folder, "credit_default")
+    arrays = archive(folder, "credit_default")
     if arrays is None:
         bunch = _openml("default-of-credit-card-clients", 1, "credit_default", folder)
         arrays = {"X": bunch.data, "y": bunch.target}
@@ -127,7 +122,7 @@ def _fashion_mnist(folder: Path | None) -> Dataset:
 
 def _pictures(folder: Path | None, name: str, stem: str, table: str) -> Dataset:
     """70 000 pictures of 28 by 28 in ten classes, the last 10 000 to test on."""
-    arrays = _archive(folder, stem)
+    arrays = archive(folder, stem)
     if arrays is None:
         bunch = _openml(table, 1, stem, folder)
         X, y, split = bunch.data, bunch.target, 60_000
@@ -144,6 +139,13 @@ def _pictures(folder: Path | None, name: str, stem: str, table: str) -> Dataset:
         known.pixels(784),
         tuple(range(10)),
     )
+
+
+def _cifar_10(folder: Path | None) -> Dataset:
+    """10 000 colour pictures of 32 by 32 to learn from and 5000 to test on, pixel by pixel, red first."""
+    arrays = needed_archive(folder, "cifar10_subset")
+    parts = (*_images(arrays, "train"), *_images(arrays, "test"))
+    return Dataset("cifar-10-subset", *parts, known.pixels(3072), tuple(range(10)))
 
 
 def _images(arrays: Arrays, part: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -165,28 +167,12 @@ def _mnist_01(folder: Path | None) -> Dataset:
 
 
 def _promoters(folder: Path | None) -> Dataset:
-    arrays = _archive(folder, "gue_human_core_promoter")
-    if arrays is None:
-        raise DataError(_lacking("gue_human_core_promoter", folder))
+    arrays = needed_archive(folder, "gue_human_core_promoter")
     bases = np.array(list(str(arrays["alphabet"])), dtype=object)
     train, test = (bases[arrays[f"X_{part}"]] for part in ("train", "test"))
     y_train, y_test = _labels(arrays["y_train"]), _labels(arrays["y_test"])
     schema = known.promoters(train.shape[1])
     return Dataset("gue-promoters", train, y_train, test, y_test, schema)
-
-
-def _archive(folder: Path | None, stem: str) -> Arrays | None:
-    """The arrays of the folder's archive; None if there is none."""
-    path = None if folder is None else folder / f"{stem}.npz"
-    if path is None or not path.is_file():
-        return None
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path} is not a NumPy archive without pickles: {error}. Put a sound one there, or remove it."
-        ) from error
 
 
 def _openml(name: str, version: int, stem: str, folder: Path | None) -> Any:
@@ -197,17 +183,7 @@ def _openml(name: str, version: int, stem: str, folder: Path | None) -> Any:
         return fetch_openml(name, version=version, as_frame=False, parser="liac-arff")
     except (OSError, ValueError) as error:
         reason = f" OpenML's table {name!r} cannot be had either: {error}."
-        raise DataError(_lacking(stem, folder) + reason) from error
-
-
-def _lacking(stem: str, folder: Path | None) -> str:
-    where = (
-        f"in {folder}" if folder is not None else f"anywhere: neither folder= nor {_FOLDER} is set"
-    )
-    return (
-        f"{stem}.npz was not found {where}. Put the archive into a folder and name it by folder= or the "
-        f"environment variable {_FOLDER}."
-    )
+        raise DataError(lacking(stem, folder) + reason) from error
 
 
 def _split(name: str, X: NDArray[Any], y: NDArray[np.int64], schema: Schema) -> Dataset:
@@ -237,4 +213,5 @@ _LOADERS: dict[str, Callable[[Path | None], Dataset]] = {
     "mnist-01": _mnist_01,
     "fashion-mnist": _fashion_mnist,
     "gue-promoters": _promoters,
+    "cifar-10-subset": _cifar_10,
 }

@@ -6,15 +6,14 @@ Means, deviations and the largest target are thereby declared public, which they
 pay for them either. The estimator `antiphon.PrivateReLURegressor` does.
 """
 
-import os
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.data.folder import named_folder, needed_archive
 from antiphon.errors import DataError
 
 __all__ = ["TABLES", "Table", "table"]
@@ -71,17 +70,10 @@ def _synthetic(n: int) -> tuple[Array, Array]:
 def _read(name: str) -> tuple[Array, Array]:
     if name not in _FILES:
         raise DataError(f"no table is called {name!r}; there are synthetic, {', '.join(TABLES)}.")
-    folder = os.environ.get("ANTIPHON_DATA")
-    path = Path(folder or ".") / f"{_FILES[name]}.npz"
-    if not folder or not path.exists():
-        raise DataError(
-            f"{name} is read from {path.name} in the folder that the environment variable ANTIPHON_DATA "
-            "names."
-        )
-    with np.load(path, allow_pickle=False) as archive:
-        if "data" not in archive.files:
-            return archive["X"].astype(np.float64), archive["y"].astype(np.float64)
-        columns = archive["columns"].tolist()
-        target = columns.index("CO" if name.endswith("co") else "NOX")
-        numbers = archive["data"].astype(np.float64)
-        return numbers[:, :9], numbers[:, target]
+    arrays = needed_archive(named_folder(), _FILES[name])
+    if "data" not in arrays:
+        return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
+    columns = arrays["columns"].tolist()
+    target = columns.index("CO" if name.endswith("co") else "NOX")
+    numbers = arrays["data"].astype(np.float64)
+    return numbers[:, :9], numbers[:, target]
