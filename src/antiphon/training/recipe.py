@@ -10,7 +10,7 @@ from antiphon.certificate import Certificate, certify
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
 from antiphon.events import Event
-from antiphon.mechanisms import AbstractMechanism, Independent, optimize
+from antiphon.mechanisms import AbstractMechanism, Independent, NuFTRL, optimize
 from antiphon.plan import Block, Plan
 from antiphon.relations import Relation
 from antiphon.sampling import (
@@ -198,11 +198,15 @@ def make_recipe(
 
 
 def mechanism_of(mechanism: Any, plan: Plan) -> AbstractMechanism | str:
-    """The mechanism that is named, "auto" included; a family is optimised for the plan."""
+    """The mechanism that is named, "auto" included; a family is optimised for the plan.
+
+    Of "nu-ftrl" it is the BLT fitted to the best ν: ν-FTRL itself would keep all its past noise.
+    """
     if mechanism == _INDEPENDENT:
         return Independent()
     if isinstance(mechanism, str) and mechanism != "auto":
-        return optimize(mechanism, plan.steps, plan.participation).mechanism
+        best = optimize(mechanism, plan.steps, plan.participation).mechanism
+        return best.buffered(plan.steps) if isinstance(best, NuFTRL) else best
     if not isinstance(mechanism, str | AbstractMechanism):
         raise PlanError(f"mechanism is a mechanism or its name; got {mechanism!r}.")
     return mechanism
