@@ -56,20 +56,29 @@ def train_privately(
     learning_rate: float,
     loss: Loss,
     seed: int,
+    momentum: float = 0.0,
+    schedule: Callable[[int], float] | None = None,
+    user: Tensor | None = None,
 ) -> Iterator[int]:
-    """Take the plan's steps by SGD; yields the number of steps taken after each of them."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate)
-    with make_private(model, optimizer, data, plan=certificate, seed=seed) as run:
+    """Take the plan's steps by SGD; yields the number of steps taken after each of them.
+
+    Momentum and a schedule, a factor on the learning rate by the number of the step, act on noisy
+    gradients alone: they cost no privacy.
+    """
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule or (lambda step: 1.0))
+    with make_private(model, optimizer, data, plan=certificate, seed=seed, user=user) as run:
         for inputs, labels in run.batches(show=False):
             run.step(loss(model(inputs), labels))
+            scheduler.step()
             yield run.steps_taken
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, inputs: Tensor, labels: Tensor) -> float:
-    """Share of examples whose largest output is that of their label."""
+    """Share of labels, one or several for each example, whose own output is the largest."""
     right = 0
     for start in range(0, len(inputs), _CHUNK):
         some = slice(start, start + _CHUNK)
-        right += int((model(inputs[some]).argmax(dim=1) == labels[some]).sum())
-    return right / len(inputs)
+        right += int((model(inputs[some]).argmax(dim=-1) == labels[some]).sum())
+    return right / labels.numel()
