@@ -241,7 +241,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     lines = [
         f"each {plan.unit}'s contribution to a step has norm {size}",
         f"the number of {plan.unit}s, {plan.n}, is public; sums are divided by {plan.expected_batch:g}",
-        "noise is real-valued Gaussian: rounding to floating point is not covered",
+        "noise is real-valued Gaussian: rounding of sums and noise to floating point is not covered",
         "batches are drawn as stated, independently of the data's values",
     ]
     lines += [f"{event.what} was released: {event}" for event in plan.extra]

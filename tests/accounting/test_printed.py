@@ -386,8 +386,9 @@ CNN = {"noise": 0.01, "n": 1000, "width": 100, "steps": 20_000, "signal": 1.0, "
     ],
 )
 def test_acceptance_cnn_12_lemma_39(patch, A, order, epsilon):
-    with pytest.warns(PrintedTheoremWarning, match="must be clipped"):
+    with pytest.warns(PrintedTheoremWarning, match="nothing is clipped"):
         result = cnn_lemma_39(**CNN, patch=patch, delta=1e-5)
+    assert result.true_epsilon == math.inf and result.true_delta == 1.0
     assert result.claimed_epsilon == pytest.approx(epsilon, abs=5e-7)
     assert order * A + math.log(2e5) / (order - 1) == pytest.approx(epsilon, abs=5e-6)
     assert not result.is_confirmed
@@ -399,9 +400,10 @@ def test_acceptance_cnn_12_lemma_39(patch, A, order, epsilon):
     [(0.1, 334.914006, 108.646), (0.3, 2441.478131, 681.478), (0.5, 6468.292236, 1734.790)],
 )
 def test_acceptance_cnn_14_exact_answer(patch, replace, zero):
-    forms = {"patch": patch, "delta": 1e-5, "is_clipped": True}
+    forms = {"patch": patch, "delta": 1e-5, "of_model_records": True}
     exact = cnn_lemma_39(**CNN, **forms, form="exact")
     assert exact.conditions_hold
+    assert "conditional, no differential privacy" in exact.accountant
     assert exact.true_epsilon == exact.claimed_epsilon == pytest.approx(replace, rel=1e-8)
     zero_out = cnn_lemma_39(**CNN, **forms, form="exact", relation="zero-out")
     assert zero_out.true_epsilon == pytest.approx(zero, abs=5e-4)
@@ -416,7 +418,8 @@ def test_acceptance_cnn_14_exact_answer(patch, replace, zero):
     [(0.1, 23.60, 32.36), (0.3, 105.64, 169.93), (0.5, 235.84, 403.66)],
 )
 def test_lemma_39_at_an_early_stop(patch, printed, exact):
-    result = quiet(cnn_lemma_39, **{**CNN, "steps": 1000}, patch=patch, delta=1e-5)
+    stop = CNN | {"steps": 1000, "of_model_records": True}
+    result = quiet(cnn_lemma_39, **stop, patch=patch, delta=1e-5)
     assert result.claimed_epsilon == pytest.approx(printed, abs=5e-3)
     assert result.true_epsilon == pytest.approx(exact, abs=5e-3)
 

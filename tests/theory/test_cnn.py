@@ -277,15 +277,17 @@ def test_acceptance_cnn_12_and_14_lemma_39_printed_and_exact(spread, A, printed,
 def test_acceptance_cnn_16_theorem_3_substituted(m, n, signal2, energy, A):
     base = Setting(m=m, n=n, signal=math.sqrt(signal2), d=100, spread=math.sqrt(energy / 100))
     found = cnn.theorem_3(base, 1e-5)
-    assert pytest.approx(A) == found.A and found.mu == pytest.approx(math.sqrt(2 * A))
+    assert pytest.approx(A) == found.A and found.rate_mu == pytest.approx(math.sqrt(2 * A))
     assert pytest.approx(A) == cnn.theorem_3(dataclasses.replace(base, step_size=3.0), 1e-5).A
     scaled = dataclasses.replace(base, signal=7 * base.signal, spread=7 * base.spread)
     again = cnn.theorem_3(scaled, 1e-5)
-    assert pytest.approx(A) == again.A and again.epsilon == pytest.approx(found.epsilon)
+    assert pytest.approx(A) == again.A and again.rate_epsilon == pytest.approx(found.rate_epsilon)
     # The printed number is not even the same for rescaled data.
     assert again.printed_epsilon == pytest.approx(found.printed_epsilon / 49)
-    assert found.label == "as printed, incorrect" and found.printed_epsilon < found.epsilon
-    assert found.epsilon <= found.epsilon_bound
+    assert found.label == "as printed, incorrect" and found.printed_epsilon < found.rate_epsilon
+    assert found.rate_epsilon <= found.epsilon_bound
+    run = dataclasses.replace(base, noise=found.noise, steps=max(1, round(found.steps)))
+    assert cnn.lemma_39(run, 1e-5, relation="zero-out").exact.true_epsilon > found.rate_epsilon
     assert cnn.advised_noise(base) == pytest.approx(found.noise)
 
 
@@ -314,7 +316,9 @@ def test_realised_numbers_are_labelled_and_smaller_than_the_worst_case():
     assert "not a guarantee" in found.label and "not for release" in found.label
     assert found.mu.max() <= found.largest
     worst = cnn.random_dp(setting, 1e-5, relation="zero-out").mu
-    assert found.largest < worst and found.epsilon(1e-5) == gaussian_epsilon(found.largest, 1e-5)
+    assert found.largest < worst and found.described_epsilon(1e-5) == gaussian_epsilon(
+        found.largest, 1e-5
+    )
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def test_acceptance_cnn_11_printed_sensitivity_is_too_small_and_ours_is_not():
 @pytest.mark.parametrize("relation", ["replace-one", "zero-out"])
 def test_neighbours_of_a_clipped_run_differ_by_no_more_than_is_certified(relation):
     rng = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
     model, n = TwoLayerCNN(6, 3, scale=1.0, knee=0.5).double(), 8
     x = torch.randn(n, 2, 6, generator=rng).double() * 3
     y = torch.where(torch.rand(n, generator=rng) < 0.5, -1.0, 1.0).double()
@@ -157,6 +158,36 @@ def test_clipped_inputs_need_no_clipped_gradients():
     shortened = cnn.clip_inputs(x, 1.5)
     assert shortened.flatten(1).norm(dim=1).max() <= 1.5 + 1e-12
     assert (cnn.clip_inputs(x, 100.0) == x).all()
+
+
+def test_noise_is_added_before_anything_is_rounded_into_the_weights():
+    """Steps below half a rounding of the weight: what they add up to is seen of the noisy sum alone."""
+    n = 60_000
+    model = TwoLayerCNN(1, 1)
+    with torch.no_grad():
+        model.filters.weight.copy_(torch.tensor([[0.75], [-0.75]]))
+    x = torch.zeros(n, 2, 1)
+    run = {"step_size": 1e-3, "steps": 1, "epsilon": 1.0, "delta": 1e-6, "clip_norm": 0.01}
+    ends: dict[int, set[float]] = {178: set(), 179: set()}
+    for count, seen in ends.items():
+        x[:count, 0, 0] = 1.0
+        for seed in range(60):
+            found = cnn.descend(model, x, torch.ones(n), relation="zero-out", seed=seed, **run)
+            seen.add(found.model.filters.weight[0].item())
+    # Both counts lead to both neighbouring numbers; rounded first, each would lead to one of its own.
+    assert ends[178] == ends[179] and len(ends[178]) == 2
+
+
+def test_who_watches_cannot_change_the_run():
+    model, x, y = worked_example()
+    run = {"step_size": 0.3, "steps": 3, "epsilon": 2.0, "delta": 1e-5, "seed": 0}
+
+    def spoil(step):
+        for values in (step.noise, step.sums.gradient, step.weight):
+            values.zero_()
+
+    spoiled = cnn.descend(model, x, y, watch=spoil, **run).model.filters.weight
+    assert torch.equal(spoiled, cnn.descend(model, x, y, **run).model.filters.weight)
 
 
 def test_certificates_say_what_was_seeded_and_watched():

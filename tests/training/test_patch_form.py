@@ -88,6 +88,52 @@ def test_acceptance_cnn_7_no_gradient_passes_its_cap_and_one_reaches_it():
     assert 0.999 < float(sums.norms[0]) / cap <= 1 + 1e-12
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("d", "period"), [(2000, 256), (10_000, 256), (10_000, 10_000)])
+def test_no_example_is_longer_where_every_addition_swallows_its_last_term(dtype, d, period):
+    """Heads cancel between the patches; tails are too short to count beside them, one by one."""
+    eps = torch.finfo(dtype).eps
+    model = TwoLayerCNN(d, 4).to(dtype)
+    seen, clip_norm = (1e-4, 1e-7) if dtype is torch.float32 else (1e-9, 1e-12)
+    with torch.no_grad():
+        model.filters.weight.zero_()[:, 0] = 1 / seen
+    head = torch.arange(d) % period < 4
+    x = torch.full((1, 2, d), math.sqrt(0.49 * eps), dtype=dtype)
+    x[0, 0, head], x[0, 1, head] = math.sqrt(1.5), -math.sqrt(1.5)
+    x[:, :, 0] = seen
+    sums = PatchForm(model, x, -torch.ones(1)).sums(clip_norm)
+    least = 0.9 if dtype is torch.float32 else 0.0  # its norms are in float64: little is lost
+    assert least * clip_norm < sums.gradient.double().norm() <= clip_norm
+
+
+def test_records_at_the_end_of_the_range_of_numbers_do_no_harm():
+    """Their squares are finite in one order of additions and infinite in another."""
+    torch.manual_seed(0)
+    model, largest = TwoLayerCNN(200, 10), torch.finfo(torch.float32).max
+    weight = model.filters.weight.detach().double()
+    away = torch.linalg.lstsq(weight, -torch.ones(20, 1, dtype=torch.float64)).solution[:, 0]
+    for k in range(200):
+        other = torch.randn(200, dtype=torch.float64)
+        long = away / away.norm() + other / other.norm()
+        x = torch.zeros(1, 2, 200)
+        x[0, 0] = (long / long.norm() * math.sqrt(largest) * (1 + (k % 40 - 20) * 3e-9)).float()
+        gradient = PatchForm(model, x, torch.ones(1)).sums(1.0).gradient
+        assert gradient.isfinite().all() and gradient.double().norm() <= 1 + 1e-6
+
+
+def test_slopes_that_are_too_small_to_be_squared_are_clipped():
+    for dtype, slope, length in ((torch.float32, 2e-23, 1.8e19), (torch.float64, 1e-165, 1e150)):
+        model = TwoLayerCNN(3, 2, q=3, knee=1.0).to(dtype)
+        with torch.no_grad():
+            model.filters.weight.zero_()[:, 0] = math.sqrt(slope)
+        x = torch.zeros(1, 1, 3, dtype=dtype)
+        x[0, 0, 0], x[0, 0, 1] = 1.0, length
+        clip_norm = slope * length / 100
+        if clip_norm > math.sqrt(torch.finfo(dtype).tiny):
+            gradient = PatchForm(model, x, torch.ones(1)).sums(clip_norm).gradient
+            assert gradient.double().norm() <= clip_norm
+
+
 def test_records_that_are_not_finite_contribute_nothing():
     model, (x, y) = network(), sample()
     rest = PatchForm(model, x[2:], y[2:]).sums(0.1).gradient
@@ -123,6 +169,14 @@ def test_private_training_of_any_model_has_the_same_clipped_sums():
         (torch.ones(0, 2, 5), torch.ones(0), "n >= 1"),
         (torch.ones(3, 2, 5), torch.ones(2), "one label per row, 3"),
         (torch.ones(3, 2, 5), torch.zeros(3), "labels must be -1 or [+]1"),
+        (
+            torch.ones(3, 2, 5),
+            torch.ones(3, dtype=torch.complex64) * 1j,
+            "labels must be -1 or [+]1",
+        ),
+        (torch.ones(3, 2, 5), torch.tensor([True, False, True]), "labels must be -1 or [+]1"),
+        (torch.ones(3, 2, 5), ["yes", "no", "no"], "labels must be numbers"),
+        (torch.ones(3, 0, 5), torch.ones(3), "a patch at least"),
     ],
 )
 def test_bad_records_are_refused(x, y, message):
@@ -133,3 +187,10 @@ def test_bad_records_are_refused(x, y, message):
 def test_a_bad_clip_norm_is_refused():
     with pytest.raises(PlanError, match="clip_norm must be positive"):
         PatchForm(network(), *sample()).sums(0.0)
+    with pytest.raises(PlanError, match=r"too small for torch\.float32: take at least 1e-19"):
+        PatchForm(network().float(), *sample()).sums(1e-30)
+
+
+def test_a_model_in_half_precision_is_refused():
+    with pytest.raises(PlanError, match=r"float32 or float64; got a model in torch\.bfloat16"):
+        PatchForm(network().to(torch.bfloat16), *sample())

@@ -35,7 +35,7 @@ def certificate_of(event: GaussianRelease, epsilon: float, delta: float) -> dict
         "assumptions": [
             "one row of the table is one person's",
             "the names of the columns are public",
-            "noise is real-valued Gaussian: rounding to floating point is not covered",
+            "noise is real-valued Gaussian: rounding of sums and noise to floating point is not covered",
         ],
         "event": event.to_dict(),
         "version": __version__,

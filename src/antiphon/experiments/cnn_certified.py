@@ -7,6 +7,8 @@ beyond it (κ = 0.01, σ₀ = 0.05). There GD has nothing to escape from: withou
 privacy costs accuracy. The effect of Figure 1, noise that helps, is not seen at a meaningful ε.
 
 The noise is that of a plan, calibrated and certified; ``rule`` is `antiphon.theory.cnn.margin_to_noise`.
+The runs are simulated in the span of their synthetic records, with seeded noise of the same law: they are
+not for release. What may be released comes from `antiphon.theory.cnn.descend`.
 """
 
 import math

@@ -20,6 +20,7 @@ from antiphon.models import TwoLayerCNN
 __all__ = ["PatchForm", "PatchSums"]
 
 _MARGIN = 25  # roundings by which examples are clipped below the bound, so that none is longer
+_CHUNK = 4096  # records whose products are formed in float64 at once
 
 
 @final
@@ -69,29 +70,47 @@ class PatchForm:
     def __init__(self, model: TwoLayerCNN, x: Any, y: Any) -> None:
         weight = model.filters.weight
         self.model = model
-        inputs = torch.as_tensor(x).detach().to(weight)
-        if inputs.ndim != 3 or inputs.shape[2] != weight.shape[1] or not len(inputs):
+        if weight.dtype not in (torch.float32, torch.float64):
             raise PlanError(
-                f"inputs must have shape (n, patches, {weight.shape[1]}) with n >= 1; got "
-                f"{tuple(inputs.shape)}."
+                f"the closed form runs in float32 or float64; got a model in {weight.dtype}. Move it with "
+                "model.float()."
+            )
+        inputs = torch.as_tensor(x).detach().to(weight)
+        if inputs.ndim != 3 or inputs.shape[2] != weight.shape[1] or not all(inputs.shape):
+            raise PlanError(
+                f"inputs must have shape (n, patches, {weight.shape[1]}) with n >= 1 and a patch at least; "
+                f"got {tuple(inputs.shape)}."
             )
         self.signs = _signs(y, len(inputs)).to(weight)
-        finite = inputs.isfinite().flatten(1).all(dim=1)
-        self.inputs = torch.where(finite[:, None, None], inputs, 0.0)
-        self._finite = finite
-        self._products = self.inputs @ self.inputs.mT  # of all pairs of patches of an example
-        self._squares = self.inputs.square().sum(dim=2)
+        products = torch.cat([_products(part) for part in torch.split(inputs, _CHUNK)])
+        lengths = products.diagonal(dim1=1, dim2=2).sum(dim=1)
+        # Longer ones are not finite in the model's precision. None of them is NaN: that fails, too.
+        self._finite = lengths <= torch.finfo(weight.dtype).max
+        usable = self._finite[:, None, None]
+        self.inputs = torch.where(usable, inputs, 0.0)
+        self._products = torch.where(usable, products, 0.0)  # of all pairs of patches of an example
+        self._squares = self._products.diagonal(dim1=1, dim2=2)
 
     @property
     def n(self) -> int:
         """Number of examples."""
         return len(self.inputs)
 
-    @property
-    def _rounding(self) -> float:
-        """By what part of Σ_p ‖x_p‖² ‖a_p‖² a squared norm may be rounded."""
+    def _longest(self, slopes: Tensor) -> tuple[Tensor, Tensor]:
+        """‖Σ_p a_p ⊗ x_p‖² of every example in float64, and more than it can be in any rounding.
+
+        Patches may cancel each other, and then all that is left of a square is what was rounded: at most
+        (d + 2m) roundings of float64 in a term of it, and some of the model's precision in the sum that
+        is made of the gradients.
+        """
         _, patches, d = self.inputs.shape
-        return patches * (_MARGIN + d**0.5) * torch.finfo(self.inputs.dtype).eps
+        wide, width = slopes.double(), slopes.shape[2]
+        squares = ((wide @ wide.mT) * self._products).sum(dim=(1, 2)).clamp(min=0)
+        double, own = torch.finfo(torch.float64), torch.finfo(self.inputs.dtype)
+        part = patches * ((_MARGIN + d + width) * double.eps + (_MARGIN * own.eps) ** 2)
+        lost = width * patches * double.tiny  # squares of slopes that are too small for a number
+        terms = (part * wide.square().sum(dim=2) + lost) * self._squares
+        return squares, squares + terms.sum(dim=1)
 
     @torch.no_grad()
     def sums(self, clip_norm: float = math.inf) -> PatchSums:
@@ -101,36 +120,50 @@ class PatchForm:
             clip_norm: Bound on the norm of one example's gradient; infinite for none.
         """
         if clip_norm != math.inf:
-            positive("clip_norm", clip_norm)
+            least = math.sqrt(torch.finfo(self.inputs.dtype).tiny)
+            if positive("clip_norm", clip_norm) < least:
+                raise PlanError(
+                    f"clip_norm={clip_norm} is too small for {self.inputs.dtype}: take at least "
+                    f"{least:.1g}."
+                )
         model, m = self.model, self.model.m
         z = self.inputs @ model.filters.weight.T
         margins = self.signs * (model.activation(z).sum(dim=1) @ model.signs) / m
         slopes = model.activation.slope(z)
         slope = -torch.sigmoid(-margins)
-        pairs = ((slopes @ slopes.mT) * self._products).sum(dim=(1, 2))
-        norms = slope.abs() / m * pairs.clamp(min=0).sqrt()
-        # Patches may cancel each other, and then all that is left of a square is what was rounded.
-        rounding = self._rounding * (slopes.square().sum(dim=2) * self._squares).sum(dim=1)
-        longest = slope.abs() / m * (pairs.clamp(min=0) + rounding).sqrt()
-        usable = self._finite & norms.isfinite() & margins.isfinite()
-        pulls = torch.where(usable, slope * _factors(longest, clip_norm), 0.0)
+        norms, longest = (
+            slope.abs().double() / m * squares.sqrt() for squares in self._longest(slopes)
+        )
+        usable = self._finite & longest.isfinite() & margins.isfinite()
+        factors = _factors(longest, clip_norm, slope.dtype)
+        pulls = torch.where(usable, slope * factors, 0.0)
         weights = slopes * (pulls * self.signs / m)[:, None, None] * model.signs
         weights = torch.where(usable[:, None, None], weights, 0.0)  # infinity times 0 is none
-        return PatchSums(weights.flatten(0, 1).T @ self.inputs.flatten(0, 1), margins, norms, pulls)
+        gradient = weights.flatten(0, 1).T @ self.inputs.flatten(0, 1)
+        return PatchSums(gradient, margins, norms.to(slope), pulls)
 
 
-def _factors(norms: Tensor, clip_norm: float) -> Tensor:
+def _products(inputs: Tensor) -> Tensor:
+    """Of all pairs of patches of an example, in float64."""
+    wide = inputs.double()
+    return wide @ wide.mT
+
+
+def _factors(norms: Tensor, clip_norm: float, dtype: torch.dtype) -> Tensor:
     """min(1, C/norm), a little less; 1 for a gradient of zero."""
     if clip_norm == math.inf:
-        return torch.ones_like(norms)
-    limit = clip_norm * (1 - _MARGIN * torch.finfo(norms.dtype).eps)
-    return (limit / norms).clamp(max=1)
+        return torch.ones_like(norms, dtype=dtype)
+    limit = clip_norm * (1 - _MARGIN * torch.finfo(dtype).eps)
+    return (limit / norms).clamp(max=1).to(dtype)
 
 
 def _signs(y: Any, n: int) -> Tensor:
-    signs = torch.as_tensor(y).detach()
+    try:
+        signs = torch.as_tensor(y).detach()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise PlanError(f"labels must be numbers, -1 or +1: {error}") from error
     if signs.shape != (n,):
         raise PlanError(f"there must be one label per row, {n}; got shape {tuple(signs.shape)}.")
-    if not (signs.abs() == 1).all():
+    if not ((signs == 1) | (signs == -1)).all():
         raise PlanError("labels must be -1 or +1. Of labels 0 and 1, take 2 * y - 1.")
     return signs

@@ -9,6 +9,7 @@ from antiphon.accounting.gaussian import (
     gaussian_epsilon,
 )
 from antiphon.accounting.printed.base import Printed, check_choice, failures, result
+from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.relations import Relation
 
@@ -26,7 +27,7 @@ def cnn_lemma_39(
     delta: float,
     form: Literal["printed", "corrected", "exact"] = "printed",
     relation: Relation | str = Relation.REPLACE_ONE,
-    is_clipped: bool = False,
+    of_model_records: bool = False,
 ) -> Printed:
     """Full-batch noisy descent on a two-layer CNN [CNNGradientDescent26, Lem. 39].
 
@@ -44,37 +45,49 @@ def cnn_lemma_39(
         delta: δ.
         form: Whose ε is claimed; "exact" is the Gaussian answer with the corrected constant.
         relation: The paper's is replace-one.
-        is_clipped: Noise patches are clipped to a norm of sqrt(1.5 d) σ_p, a public constant.
+        of_model_records: Neighbours are taken among records of the model alone: one patch is ±μ, the other
+            orthogonal to it and no longer than sqrt(1.5 d) σ_p.
 
     Guarantee:
-        Without clipping no (ε, δ) holds: the bound on the patches is a probability over the data, while
-        neighbours are arbitrary. With it, the truth is exact: μ_G = sqrt(2TV/m)/(n σ_b).
+        None of differential privacy, in any form: nothing is clipped, the bound on the patches is a
+        probability over the data, and neighbours are arbitrary; so the true ε is infinite. Among records
+        of the model, μ_G = sqrt(2TV/m)/(n σ_b) is exact, which is a condition on the data. Shortening
+        noise patches would not be enough, since a record may have two long ones: `theory.cnn.descend`
+        with ``clip="inputs"`` has the sensitivity of records that are clipped as a whole.
     """
     check_delta(delta)
     relation = Relation.of(relation)
     check_choice("form", form, ("printed", "corrected", "exact"))
-    positive, others = (noise, n, width, steps, dimension), (signal, patch)
+    for what, count in {"n": n, "width": width, "steps": steps, "dimension": dimension}.items():
+        whole(what, count)
+    positive, others = (noise,), (signal, patch)
     if not (all(0 < x < math.inf for x in positive) and all(0 <= x < math.inf for x in others)):
         raise PlanError(
-            "noise, n, width, steps and dimension must be positive, signal and patch non-negative; got "
-            f"{positive} and {others}."
+            f"noise must be positive, signal and patch non-negative; got {noise}, {signal} and {patch}."
         )
     spread = patch**2 * dimension
     V = signal**2 + (6 if relation is Relation.REPLACE_ONE else 1.5) * spread
     mu = math.sqrt(2 * steps * V / width) / (n * noise)
     A = (2 * signal**2 + 3 * spread if form == "printed" else V) * steps / (noise * n) ** 2 / width
-    truth = gaussian_epsilon(mu, delta)
-    claimed = A + 2 * math.sqrt(A * math.log(2 / delta)) if form != "exact" else truth
+    among_them = gaussian_epsilon(mu, delta)
+    claimed = A + 2 * math.sqrt(A * math.log(2 / delta)) if form != "exact" else among_them
+    short = "patches of norm at most sqrt(1.5 d) σ_p"
     return result(
         f"CNNGradientDescent26, Lem. 39, {form}",
         noise,
         claimed,
         delta,
-        truth,
-        float(gaussian_delta(mu, claimed)),
-        f"Gaussian, {relation}, patches of norm at most sqrt(1.5 d) σ_p: exact",
+        among_them if of_model_records else math.inf,
+        float(gaussian_delta(mu, claimed)) if of_model_records else 1.0,
+        f"Gaussian, {relation}, among records of the model with {short}: exact there, conditional, no "
+        "differential privacy"
+        if of_model_records
+        else "nothing is clipped: none",
         failures(
-            (is_clipped, "patches must be clipped: a bound on average says nothing on neighbours"),
+            (
+                of_model_records,
+                "nothing is clipped: a bound on average says nothing on neighbours",
+            ),
             (
                 form != "printed" or relation is not Relation.REPLACE_ONE or spread == 0,
                 "the printed constant bounds one example's gradient, not the difference of two",

@@ -204,7 +204,7 @@ def descend(
     """
     if clip not in ("gradients", "inputs"):
         raise PlanError(f"clip is 'gradients' or 'inputs'; got {clip!r}.")
-    limit, records = positive("clip_norm", clip_norm), torch.as_tensor(x)
+    limit, records = positive("clip_norm", clip_norm), torch.as_tensor(x).to(model.filters.weight)
     if clip == "inputs":
         records = clip_inputs(records, limit)
         limit *= math.sqrt(2 * records.shape[1] / model.m)
@@ -237,8 +237,10 @@ def clip_inputs(x: Tensor, radius: float) -> Tensor:
         >>> clip_inputs(torch.full((1, 2, 2), 3.0), 3.0).tolist()
         [[[1.5, 1.5], [1.5, 1.5]]]
     """
-    if x.ndim != 3:
-        raise PlanError(f"inputs must have shape (n, patches, d); got {tuple(x.shape)}.")
+    if x.ndim != 3 or not all(x.shape):
+        raise PlanError(
+            f"inputs must have shape (n, patches, d), none of them 0; got {tuple(x.shape)}."
+        )
     norms = x.flatten(1).norm(dim=1)[:, None, None]
     return x * (positive("radius", radius) / norms).clamp(max=1).nan_to_num(0.0)
 
@@ -268,9 +270,9 @@ def _run(
         for t in range(whole("steps", steps)):
             sums = form.sums(clip_norm)
             drawn = None if source is None else source.normal(weight.detach(), t).mul_(noise)
+            # Noise comes before anything is rounded into the weights, and before anybody looks.
+            noisy = sums.gradient / n if drawn is None else drawn.add(sums.gradient, alpha=1 / n)
             if watch is not None:
                 watch(Step(t, weight.detach().clone(), sums, drawn))
-            weight.sub_(sums.gradient, alpha=eta / n)
-            if drawn is not None:
-                weight.sub_(drawn, alpha=eta)
+            weight.sub_(noisy, alpha=eta)
             update(t + 1, steps)

@@ -81,6 +81,8 @@ def joint_sensitivity(
         parts of two records always point the same way, noise parts may add up. Eq. 52 of
         [CNNGradientDescent26] is the bound of one gradient, and too small.
     """
+    if not (0 <= signal < math.inf and 0 <= longest < math.inf):
+        raise PlanError(f"signal and longest are norms; got {signal} and {longest}.")
     reach = Relation.of(relation).amplitude * longest
     return math.sqrt(2 / whole("m", m)) * math.hypot(signal, reach) / whole("n", n)
 
@@ -134,7 +136,7 @@ def random_dp(
 
     Guarantee:
         None of differential privacy. All n + 1 noise patches are shorter than σ_p sqrt(χ²) with probability
-        1 - δ₁, and then T steps are exactly μ-GDP for this pair of data sets.
+        1 - δ₁, and then T steps are μ-GDP for this pair of data sets.
 
     Example:
         >>> found = random_dp(Setting(spread=0.5), delta=1e-5)
@@ -144,6 +146,10 @@ def random_dp(
     _needs_noise(setting)
     if not 0 < miss < 1:
         raise PlanError(f"miss is a probability between 0 and 1; got {miss}.")
+    if setting.d < 2:
+        raise PlanError(
+            f"a noise patch orthogonal to the signal needs d >= 2; got d = {setting.d}."
+        )
     longest = setting.spread * math.sqrt(chi2.isf(miss / (setting.n + 1), setting.d - 1))
     one = joint_sensitivity(
         n=setting.n, m=setting.m, signal=setting.signal, longest=longest, relation=relation
@@ -156,7 +162,7 @@ def random_dp(
 @final
 @dataclass(frozen=True)
 class Lemma39:
-    """The privacy lemma in three forms, for noise patches within sqrt(1.5 d) σ_p.
+    """The privacy lemma in three forms, among records of the model; conditional, all of them.
 
     Attributes:
         printed: As published: for replace-one its constant is too small.
@@ -172,11 +178,12 @@ class Lemma39:
 def lemma_39(
     setting: Setting, delta: float, *, relation: Relation | str = Relation.REPLACE_ONE
 ) -> Lemma39:
-    """Lemma 39 of [CNNGradientDescent26] printed, corrected and exact, for a run with clipped patches.
+    """Lemma 39 of [CNNGradientDescent26] printed, corrected and exact, among records of the model.
 
     Guarantee:
-        ``exact`` is one if all noise patches are clipped to sqrt(1.5 d) σ_p, a public number. Without
-        clipping no form is: see `random_dp`.
+        None of differential privacy. ``exact`` is what neighbours have that are both records of the model:
+        one patch is ±μ, the other orthogonal to it and no longer than sqrt(1.5 d) σ_p. Records with two
+        long patches are further apart; `descend` bounds those.
 
     Example:
         >>> found = lemma_39(Setting(spread=0.5), delta=1e-5)
@@ -198,7 +205,7 @@ def lemma_39(
                 delta,
                 form=form,
                 relation=relation,
-                is_clipped=True,
+                of_model_records=True,
             )
             for form in ("printed", "corrected", "exact")
         )
@@ -214,8 +221,8 @@ class Theorem3:
         noise: σ_b that it asks for.
         steps: Its early stop.
         A: T (‖μ‖² + ...)/(σ_b² n² m) with these, m³ M²/(n² ‖μ‖⁴).
-        mu: sqrt(2A), of Gaussian DP.
-        epsilon: Exact, of μ; conditional on bounded patches, as all of this.
+        rate_mu: sqrt(2A): what Gaussian DP would be, were all constants 1. Of no run.
+        rate_epsilon: ε that belongs to it. With the constants of Lemma 39 it is larger.
         epsilon_bound: A + 2 sqrt(A log(2/δ)), the rate that holds.
         printed_epsilon: A/M log(2/δ): as printed, incorrect.
         delta: δ.
@@ -225,8 +232,8 @@ class Theorem3:
     noise: float
     steps: float
     A: float
-    mu: float
-    epsilon: float
+    rate_mu: float
+    rate_epsilon: float
     epsilon_bound: float
     printed_epsilon: float
     delta: float
@@ -248,7 +255,7 @@ def theorem_3(setting: Setting, delta: float) -> Theorem3:
 
     Example:
         >>> found = theorem_3(Setting(m=10, n=10_000, d=100, spread=1.0), delta=1e-5)
-        >>> round(found.A, 12), round(found.printed_epsilon / found.epsilon, 3), found.label
+        >>> round(found.A, 12), round(found.printed_epsilon / found.rate_epsilon, 3), found.label
         (0.1, 0.007, 'as printed, incorrect')
     """
     check_delta(delta)
@@ -277,7 +284,7 @@ class Realised:
     largest: float
     label: str = "realised, not a guarantee: computed from private data, not for release"
 
-    def epsilon(self, delta: float) -> float:
+    def described_epsilon(self, delta: float) -> float:
         """ε that belongs to ``largest``; no guarantee, since other data would have had other gradients."""
         return gaussian_epsilon(self.largest, delta)
 
@@ -299,8 +306,10 @@ def realised(squares: ArrayLike, largest_square: float, *, n: int, noise: float)
         >>> found.mu.tolist(), found.label[:8]
         ([1.0, 2.0], 'realised')
     """
-    scale = whole("n", n) * positive("noise", noise)
-    return Realised(np.sqrt(np.asarray(squares, np.float64)) / scale, largest_square**0.5 / scale)
+    scale, each = whole("n", n) * positive("noise", noise), np.asarray(squares, np.float64)
+    if not (np.append(each.ravel(), largest_square) >= 0).all():
+        raise PlanError("sums of squares must be non-negative numbers; got others.")
+    return Realised(np.sqrt(each) / scale, math.sqrt(largest_square) / scale)
 
 
 def _needs_noise(setting: Setting) -> None:
