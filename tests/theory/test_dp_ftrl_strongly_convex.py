@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import cvxpy as cp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -11,9 +12,10 @@ from antiphon.certificate import certify
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.mechanisms import BLT, Banded, BandedInverse, Independent, LambdaCGD, NuFTRL
 from antiphon.theory import dp_ftrl
-from antiphon.theory.dp_ftrl import Descent, Multiplier
-from antiphon.theory.dp_ftrl.cone import cone_rows, solve_cone
+from antiphon.theory.dp_ftrl import Descent, Multiplier, cone
+from antiphon.theory.dp_ftrl.cone import _Found, _Program, _projected, _solve, cone_rows, solve_cone
 from antiphon.theory.dp_ftrl.frequency import response_of, warped_grid
+from antiphon.theory.dp_ftrl.multipliers import lags_for
 from antiphon.theory.dp_ftrl.strongly_convex import _sag
 
 EASY = {"learning_rate": 1.0, "condition_number": 10.0}
@@ -134,7 +136,85 @@ def test_the_cone_program_is_as_a_general_optimiser_solves_it():
     u, v = found.multiplier.parts(frequencies)
     X, real, imag = cone_rows(descent, u, v, frequencies)
     own = float(means @ np.maximum((real**2 + imag**2) / X - 2 * u, 0.0))
-    assert own <= found.value <= own * (1 + 1e-3)
+    assert found.value == pytest.approx(own, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("eta", "kappa"),
+    [
+        (0.1, 10),
+        (0.1, 1000),
+        (0.1, 1e4),
+        (1.0, 1000),
+        (1.0, 1e4),
+        (0.001, 2),
+        (1.0, 1.01),
+        (1.99, 10),
+    ],
+)
+@pytest.mark.parametrize("noise", ["independent", "nu"])
+def test_the_cone_program_is_solved_at_all_scales(eta, kappa, noise):
+    descent = Descent(eta, 1 / kappa)
+    frequencies, means = warped_grid(descent.width, 400)
+    mechanism = Independent() if noise == "independent" else NuFTRL(min(0.9, descent.width))
+    weights = means * dp_ftrl.power_spectrum(mechanism, frequencies)
+    found = solve_cone(descent, frequencies, weights, lags_for(descent))
+    assert 0 <= found.gap <= 5e-6 * found.value
+    assert found.value > weights @ descent.quadratic_response(frequencies)
+
+
+def test_the_inequality_that_is_solved_is_the_printed_one():
+    rng = np.random.default_rng(0)
+    frequencies = np.linspace(0.01, np.pi, 100)
+    for eta, mu in rng.uniform((0.05, 0.05), (1.9, 0.9), (50, 2)):
+        descent = Descent(eta, mu)
+        weights = tuple(rng.dirichlet(np.ones(4)) * 50)
+        multiplier = Multiplier(60.0, (1, 3), weights[:2], weights[2:])
+        u, v = multiplier.parts(frequencies)
+        X, real, imag = cone_rows(descent, u, v, frequencies)
+        away = (1 - np.exp(1j * frequencies)) / eta - (1 + mu) / 2
+        E = 1 + u * (1 - mu) ** 2 / 2
+        y = (E + np.abs(E - 1j * (1 - mu) * v * away) ** 2 / X) / np.abs(away) ** 2
+        np.testing.assert_allclose((real**2 + imag**2) / X - 2 * u, y, rtol=1e-8, atol=1e-8)
+
+
+def test_the_lower_bound_holds_whatever_the_dual_variables():
+    rng = np.random.default_rng(0)
+    descent = Descent(1.0, 0.1)
+    frequencies, means = warped_grid(descent.width, 60)
+    program = _Program(descent, frequencies, means, (1, 2, 5))
+    found = program.search()
+    value = program.value(_projected(found, program.lags))
+    best = program.lower_bound(found.dual)
+    assert value * (1 - 1e-6) < best <= value
+    for _ in range(300):
+        scale = 10 ** rng.uniform(-6, 2)
+        moved = tuple(part * (1 + scale * rng.normal(size=60)) for part in found.dual)
+        assert program.lower_bound(moved) <= value
+    nothing = np.zeros(60)
+    middle = means @ dp_ftrl.Descent(1.0, 0.1).quadratic_response(frequencies)
+    assert 0 < program.lower_bound((nothing, nothing, nothing)) < middle
+
+
+def test_what_the_solver_leaves_just_outside_becomes_a_valid_multiplier():
+    forward, backward = np.array([0.7, -1e-9]), np.array([-1e-12, 0.3 + 1e-9])
+    nothing = np.zeros(1)
+    found = _Found(1.0, forward, backward, (nothing, nothing, nothing), 1)
+    multiplier = _projected(found, (1, 2))
+    assert multiplier.forward == (0.7, 0.0) and multiplier.backward == (0.0, 0.3 + 1e-9)
+    assert multiplier.constant == pytest.approx(1.0) and multiplier.constant > 1
+
+
+def test_searches_that_fail_are_refused(monkeypatch):
+    descent, frequencies = Descent(1.0, 0.1), np.array([0.1, 1.0])
+    x = cp.Variable()
+    with pytest.raises(UnsupportedError, match="the solver calls it infeasible"):
+        _solve(cp.Problem(cp.Minimize(x), [x >= 1, x <= 0]))
+    with pytest.raises(UnsupportedError, match="X is not positive"):
+        _Program(descent, frequencies, np.ones(2), ()).value(Multiplier(1.0, (), (), ()))
+    monkeypatch.setattr(cone, "_GAP", -1.0)
+    with pytest.raises(UnsupportedError, match="from the best"):
+        solve_cone(descent, frequencies, np.ones(2), (1,))
 
 
 def test_one_fourier_transform_gives_the_parts_of_a_multiplier():
