@@ -324,7 +324,7 @@ def test_an_interrupted_run_goes_on_to_the_same_result(call, place, interrupted)
 
 
 def test_control_c_in_a_real_process_leaves_a_run_that_goes_on(place):
-    long = (*TRAIN[:-4], "--mechanism", "independent", "--steps", 4000)
+    long = (*TRAIN[:-4], "--mechanism", "independent", "--steps", 12_000)
     with started(*long, "--out", "model") as run:
         end = time.monotonic() + 120
         while not list(place.glob("model/secret/fit/*/checkpoint.safetensors")):
@@ -337,7 +337,7 @@ def test_control_c_in_a_real_process_leaves_a_run_that_goes_on(place):
         )
         run.send_signal(signal.SIGINT)
         _, err = run.communicate(timeout=60)
-    assert run.returncode == 130 and "--resume --out model" in err
+    assert run.returncode == 130 and "--resume --out model" in err, err
     assert second.returncode == 1 and "another process is training" in second.stderr
 
 
