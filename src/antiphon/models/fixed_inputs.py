@@ -164,9 +164,9 @@ class Products:
         """weightsᵀ Φ, summed over the rows: shape (outputs, d · p)."""
         of, p = self._of, self._of.splines.size
         width, w = len(of.full) * p, torch.from_numpy(weights)
-        total_dense = w.new_zeros(of.outputs, width)
-        for where, part in self.parts():
-            total_dense.addmm_(w[where].T, part)
+        total_dense = w.new_empty(of.outputs, width)
+        for count, (where, part) in enumerate(self.parts()):
+            torch.addmm(total_dense, w[where].T, part, beta=min(count, 1), out=total_dense)
         full: _Array = total_dense.numpy()
         if not len(of.sparse):
             return full

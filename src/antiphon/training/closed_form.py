@@ -86,8 +86,12 @@ class ClosedForm:
         inputs = _rows(x, model.first.in_features, dtype)
         self.signs = _signs(y, len(inputs), inputs.dtype)
         self.inputs = FixedInputs(inputs, model.first.splines, model.first.out_features)
-        table = spline_pieces(model.second.splines.degree)
-        self._table = table.astype(inputs.dtype)
+        table, grid = spline_pieces(model.second.splines.degree), model.second.splines
+        # From coefficients to pieces, [interval, power of the place] of each: and back, to their sums.
+        pieces = np.zeros((grid.size, grid.intervals, table.shape[1]))
+        for k in range(grid.intervals):
+            pieces[k : k + len(table), k] = table
+        self._pieces = pieces.reshape(grid.size, -1)
         # ‖h(u)‖² is one polynomial of the place, the same in all intervals.
         squares = sum((np.convolve(row, row) for row in table), np.zeros(2 * table.shape[1] - 1))
         self._squares = squares.astype(inputs.dtype)
@@ -113,8 +117,9 @@ class ClosedForm:
         u = products.times(first.detach().numpy())
         getattr(torch, self.model.activation + "_")(torch.from_numpy(u).div_(root))
         moments, found = self._weigh(u, chosen, clip_norm)
+        u *= u.dtype.type(1 / root)
         return ClosedSums(
-            torch.from_numpy(products.weighted(u)).div_(root) if first.requires_grad else None,
+            torch.from_numpy(products.weighted(u)) if first.requires_grad else None,
             torch.from_numpy(self._collect(moments)) if second.requires_grad else None,
             *torch.from_numpy(found).unbind(1),
         )
@@ -123,11 +128,10 @@ class ClosedForm:
         """Turns hidden values into weighted slopes, in place; returns moments, margins and norms."""
         model, grid, m = self.model, self.model.second.splines, u.shape[1]
         coef = model.second.coef.detach().numpy().reshape(m, -1)
-        windows = np.lib.stride_tricks.sliding_window_view(coef, grid.degree + 1, axis=1)
         with np.errstate(
             invalid="ignore"
         ):  # of coefficients that are not finite: they count as zero
-            pieces = windows @ self._table  # [unit, interval, power of the place]
+            pieces = (coef @ self._pieces.astype(u.dtype)).reshape(m, grid.intervals, -1)
         every: Any = slice(None) if rows is None else rows
         of = [part[every] for part in (self.signs, self.inputs.void, self.inputs.squares)]
         sizes = (
@@ -156,11 +160,8 @@ class ClosedForm:
 
     def _collect(self, moments: _Array) -> _Array:
         """Sums of weighted spline values, from sums of weighted powers: shape (1, m p)."""
-        grid = self.model.second.splines
-        out = np.zeros((len(moments), grid.size))
-        for k, row in enumerate(self._table.astype(np.float64)):
-            out[:, k : k + grid.intervals] += moments @ row
-        return out.reshape(1, -1).astype(self._table.dtype)
+        sums = moments.reshape(len(moments), -1) @ self._pieces.T
+        return sums.reshape(1, -1).astype(self._squares.dtype)
 
 
 def _rows(x: Any, d: int, dtype: torch.dtype) -> _Array:
