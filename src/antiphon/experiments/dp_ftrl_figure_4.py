@@ -1,6 +1,6 @@
 """Private training of small models with every kind of noise, at the ε it really costs.
 
-Figure 4 of [CorrelatedNoise24], made smaller. ``images``: a tanh CNN of 40,000 weights learns 10,000
+Figure 4 of [CorrelatedNoise24], made smaller. ``images``: a tanh CNN of 48,000 weights learns 10,000
 pictures of CIFAR-10 and of Fashion-MNIST in ten epochs of 100 steps. ``text``: a model of the next
 character learns from 230 speakers of Shakespeare's plays, who are protected as a whole, in 20 epochs of ten
 steps. The noise of DP-SGD is amplified by Poisson sampling, under add-remove; the others see one order in

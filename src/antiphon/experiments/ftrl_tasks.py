@@ -117,17 +117,19 @@ def new_model(found: Task, seed: int) -> nn.Module:
 
 
 def tanh_cnn(side: int, channels: int, classes: int = 10) -> nn.Sequential:
-    """The paper's network of convolutions and tanh, made smaller: 8, 16 and 32 channels, then 64 units.
+    """The paper's network of convolutions and tanh, made smaller: 16, 32 and 32 channels, then 64 units.
+
+    Convolutions have a stride of 2 in place of pooling, which would take a third of the time.
 
     Example:
         >>> model = tanh_cnn(32, 3)
         >>> sum(p.numel() for p in model.parameters())
-        39514
+        47818
     """
     layers: list[nn.Module] = []
-    for inside, outside in ((channels, 8), (8, 16), (16, 32)):
-        layers += [nn.Conv2d(inside, outside, 3, padding=1), nn.Tanh(), nn.MaxPool2d(2)]
-    left = side // 8
+    for inside, outside in ((channels, 16), (16, 32), (32, 32)):
+        layers += [nn.Conv2d(inside, outside, 3, stride=2, padding=1), nn.Tanh()]
+    left = -(-side // 8)
     layers += [nn.Flatten(), nn.Linear(32 * left**2, 64), nn.Tanh(), nn.Linear(64, classes)]
     for layer in layers:
         if isinstance(layer, nn.Conv2d):
