@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, final
 
 from antiphon.experiments.averages import averages
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, panels
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, panels
 from antiphon.experiments.learning import calibrated
-from antiphon.experiments.patch_runs import DELTA, MEASURES, errorbars
+from antiphon.experiments.patch_runs import DELTA, MEASURES
 from antiphon.mechanisms import Independent
 from antiphon.plan import Plan
 from antiphon.sampling import FullBatch

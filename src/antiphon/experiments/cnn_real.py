@@ -24,9 +24,8 @@ from antiphon.data import load
 from antiphon.errors import PlanError
 from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, grid
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, grid
 from antiphon.experiments.learning import accuracy
-from antiphon.experiments.patch_runs import errorbars
 from antiphon.progress import bar
 from antiphon.randomness import Generator
 

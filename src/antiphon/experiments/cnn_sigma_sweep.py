@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, panels
-from antiphon.experiments.patch_runs import CI, errorbars, means, measured
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, panels
+from antiphon.experiments.patch_runs import CI, means, measured
 from antiphon.theory.cnn import Setting
 
 if TYPE_CHECKING:

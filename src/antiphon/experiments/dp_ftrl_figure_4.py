@@ -24,7 +24,7 @@ from antiphon.certificate import Certificate
 from antiphon.errors import PlanError
 from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, panels
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, panels
 from antiphon.experiments.ftrl_tasks import cross_entropy, new_model, task
 from antiphon.experiments.learning import accuracy, calibrated, hardly_noised, train_privately
 from antiphon.mechanisms import AbstractMechanism
@@ -271,15 +271,7 @@ def plot(rows: Sequence[Row]) -> "Figure":
                 (m for m in means if m["noise"] == noise), key=lambda m: float(m["epsilon"])
             )
             if own:
-                panel.errorbar(
-                    [m["epsilon"] for m in own],
-                    [m["accuracy"] for m in own],
-                    [m["accuracy_se"] or 0.0 for m in own],
-                    color=colour,
-                    marker="o",
-                    capsize=2,
-                    label=label,
-                )
+                errorbars(panel, own, "epsilon", "accuracy", colour, label)
         for m in means:
             if m["noise"] == _HARDLY:
                 panel.axhline(m["accuracy"], color="0.3", linestyle="--", label="hardly any noise")

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from antiphon.experiments.base import Row
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "finish", "grid", "panels"]
+__all__ = ["COLOURS", "errorbars", "finish", "grid", "panels"]
 
 # They stay apart for readers who see few colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -30,6 +32,20 @@ def grid(
     if title:
         figure.suptitle(title, fontsize=10, color="0.35")
     return figure, [list(row) for row in axes]
+
+
+def errorbars(axes: "Axes", rows: Sequence[Row], x: str, y: str, colour: str, label: str) -> None:
+    """A curve of means with their standard errors."""
+    axes.errorbar(
+        [row[x] for row in rows],
+        [row[y] for row in rows],
+        [row[f"{y}_se"] or 0.0 for row in rows],
+        color=colour,
+        marker="o",
+        markersize=4,
+        capsize=2,
+        label=label,
+    )
 
 
 def finish(axes: "Axes", **labels: Any) -> None:

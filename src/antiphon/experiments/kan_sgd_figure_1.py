@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from antiphon.data import Dataset, load, synthetic_logistic
 from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, grid
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, grid
 from antiphon.experiments.learning import accuracy, calibrated, hardly_noised, train_privately
 from antiphon.mechanisms import LambdaCGD
 from antiphon.models import TableKAN
@@ -158,15 +158,7 @@ def _panel(axes: "Axes", rows: Sequence[Row]) -> None:
     private = [row for row in rows if row["epsilon"] is not None]
     curves = grouped(sorted(private, key=lambda row: row["lam"]), ["epsilon"])
     for ((epsilon,), found), colour in zip(curves.items(), COLOURS, strict=False):
-        axes.errorbar(
-            [row["lam"] for row in found],
-            [row["accuracy"] for row in found],
-            [row["accuracy_se"] or 0.0 for row in found],
-            color=colour,
-            marker="o",
-            capsize=2,
-            label=f"ε = {epsilon:g}",
-        )
+        errorbars(axes, found, "lam", "accuracy", colour, f"ε = {epsilon:g}")
     for row in rows:
         if row["epsilon"] is None:
             axes.axhline(row["accuracy"], color="0.3", linestyle="--", label="hardly any noise")

@@ -33,7 +33,7 @@ from antiphon.data import separable_additive
 from antiphon.errors import PlanError
 from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, panels
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, panels
 from antiphon.experiments.learning import calibrated, hardly_noised, train_privately
 from antiphon.mechanisms import LambdaCGD
 from antiphon.models import TwoLayerKAN
@@ -42,7 +42,6 @@ from antiphon.sampling import ShuffledEpochs
 from antiphon.theory import kan_sgd
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["Config", "configs", "plot", "run", "slope", "summary"]
@@ -236,26 +235,14 @@ def plot(rows: Sequence[Row]) -> "Figure":
         grouped(records, ["noise"]).items(), COLOURS, strict=False
     ):
         label = {"best": "λ*", "given": "λ = 0.8"}.get(str(noise), str(noise))
-        _errors(left, curve, "n", colour, f"{label}: slope {curve[0]['slope']:.2f}")
+        errorbars(left, curve, "n", "risk", colour, f"{label}: slope {curve[0]['slope']:.2f}")
     others = [row for row in means if row["study"] == "correlation"]
     for ((rate,), curve), colour in zip(
         grouped(others, ["learning_rate"]).items(), COLOURS, strict=False
     ):
-        _errors(right, curve, "given", colour, f"learning rate {rate:g}")
+        errorbars(right, curve, "given", "risk", colour, f"learning rate {rate:g}")
         lemma = kan_sgd.best_lambda_at_fixed_noise(curve[0]["a"])
         right.axvline(lemma, color=colour, linestyle=":", linewidth=1)
     finish(left, title="ε = 2", xlabel="n", ylabel="risk", xscale="log", yscale="log")
     finish(right, title="Fixed noise (dotted: 1/(1 + 12βη))", xlabel="λ", ylabel="risk")
     return figure
-
-
-def _errors(axes: "Axes", curve: Sequence[Row], x: str, colour: str, label: str) -> None:
-    axes.errorbar(
-        [row[x] for row in curve],
-        [row["risk"] for row in curve],
-        [row["risk_se"] or 0.0 for row in curve],
-        color=colour,
-        marker="o",
-        capsize=2,
-        label=label,
-    )

@@ -13,9 +13,9 @@ from antiphon.experiments.base import Row
 from antiphon.theory.cnn import Setting, Simulation, random_dp, simulate
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
-__all__ = ["CI", "DELTA", "MEASURES", "errorbars", "last_rows", "means", "measured"]
+__all__ = ["CI", "DELTA", "MEASURES", "last_rows", "means", "measured"]
 
 DELTA = 1e-5
 MEASURES = ("test_accuracy", "test_loss", "train_loss", "train_accuracy")
@@ -57,17 +57,3 @@ def last_rows(rows: Sequence[Row]) -> list[Row]:
 def means(rows: Sequence[Row], by: Sequence[str]) -> list[Row]:
     """Means of all measures after all steps."""
     return averages(last_rows(rows), [*by], [*MEASURES, "largest_gamma", "mean_rho"])
-
-
-def errorbars(axes: "Axes", rows: Sequence[Row], x: str, y: str, colour: str, label: str) -> None:
-    """A curve of means with their standard errors."""
-    axes.errorbar(
-        [row[x] for row in rows],
-        [row[y] for row in rows],
-        [row[f"{y}_se"] or 0.0 for row in rows],
-        color=colour,
-        marker="o",
-        markersize=4,
-        capsize=2,
-        label=label,
-    )

@@ -22,7 +22,7 @@ from antiphon.accounting import gaussian_mu
 from antiphon.errors import PlanError
 from antiphon.experiments.averages import averages, grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, panels
+from antiphon.experiments.drawing import COLOURS, errorbars, finish, panels
 from antiphon.experiments.neuron_runs import Recipe, Sample, draw, fitted, risk_of
 from antiphon.mechanisms import AbstractMechanism, NuFTRL
 from antiphon.participation import Once
@@ -156,15 +156,7 @@ def plot(rows: Sequence[Row]) -> "Figure":
             curve = [row for row in means if (row["steps"], row["mechanism"]) == (steps, name)]
             if not curve:
                 continue
-            place.errorbar(
-                [row["epsilon"] for row in curve],
-                [row["risk"] for row in curve],
-                [row["risk_se"] or 0.0 for row in curve],
-                color=colour,
-                marker="o",
-                capsize=2,
-                label=name,
-            )
+            errorbars(place, curve, "epsilon", "risk", colour, name)
         place.set(xscale="log", yscale="log")
         finish(place, title=f"T = {steps}", xlabel="ε", ylabel="excess risk")
     return figure
