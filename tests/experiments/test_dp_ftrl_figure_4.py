@@ -8,6 +8,7 @@ from scipy.special import ndtr
 from torch import nn
 
 import antiphon as ap
+from antiphon.data import chain_speech
 from antiphon.errors import PlanError
 from antiphon.experiments import dp_ftrl_figure_4 as figure
 from antiphon.experiments.dp_ftrl_figure_4 import NOISES, Config, configs, plan_of, plot, run
@@ -69,6 +70,18 @@ def test_independent_noise_is_amplified_under_add_remove_and_says_so():
     assert plan.sampling == ap.Poisson(0.2) and plan.relation == "add-remove"
 
 
+def test_batches_that_would_be_empty_are_refused():
+    with pytest.raises(PlanError, match="100 units in batches of 4 are 25 batches, not 30"):
+        plan_of(dataclasses.replace(TINY, batches=30))
+
+
+def test_speakers_who_choose_the_learning_rate_are_not_those_who_are_reported():
+    speech, found = chain_speech(60, 12, 4), task("chains")
+    first = len(found.choosing[0])
+    assert 0 < first < len(speech.test_pieces)
+    assert speech.test_speaker[first - 1] != speech.test_speaker[first]
+
+
 def test_users_are_the_unit_of_texts():
     config = configs("ci", variant="text")[-1]
     assert plan_of(config).unit == "user"
@@ -80,14 +93,14 @@ def test_the_learning_rate_is_chosen_once_and_not_on_what_is_reported(monkeypatc
 
     def trained(config, rate):
         calls.append((config.seed, rate))
-        best = {0.02: 0.1, 0.05: 0.7, 0.12: 0.3}[rate]
+        best = {0.008: 0.1, 0.02: 0.7, 0.05: 0.3}[rate]
         return {"learning_rate": rate, "choosing_accuracy": best, "accuracy": 1 - best}
 
     monkeypatch.setattr(figure, "_trained", trained)
     (first,) = run(TINY)
     (second,) = run(dataclasses.replace(TINY, seed=1))
-    assert first["learning_rate"] == second["learning_rate"] == 0.05
-    assert calls == [(0, 0.02), (0, 0.05), (0, 0.12), (1, 0.05)]
+    assert first["learning_rate"] == second["learning_rate"] == 0.02
+    assert calls == [(0, 0.008), (0, 0.02), (0, 0.05), (1, 0.02)]
 
 
 def test_the_parts_of_a_task_do_not_meet():

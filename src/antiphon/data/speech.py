@@ -34,12 +34,14 @@ class Speech:
         pieces: Characters by their numbers, one row for each piece.
         speaker: Of every piece, from 0, in the order of the pieces.
         test_pieces: Those of the speakers to test on, none of whom is among the others.
+        test_speaker: Of each of those, likewise.
         symbols: How many characters there are.
     """
 
     pieces: Codes
     speaker: Codes
     test_pieces: Codes
+    test_speaker: Codes
     symbols: int
 
     @property
@@ -125,5 +127,10 @@ def _in_pieces(texts: dict[str, Codes], length: int, most: int, symbols: int, se
             f"{len(texts)} speakers leave {len(train)} to learn from and {len(test)} to test on: there are "
             f"too few, or none of them says {length} characters. Take more speakers or shorter pieces."
         )
-    speaker = np.repeat(np.arange(len(train)), [len(part) for part in train])
-    return Speech(np.concatenate(train), speaker, np.concatenate(test), symbols)
+    return Speech(*_joined(train), *_joined(test), symbols)
+
+
+def _joined(parts: list[Codes]) -> tuple[Codes, Codes]:
+    """All pieces, and whose they are."""
+    speaker = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return np.concatenate(parts), speaker

@@ -88,23 +88,24 @@ def _pictures(name: str, n: int | None) -> Task:
         for X, y in parts
     )
     train = (train[0][:n], train[1][:n])
-    return Task(train, *_split(test), classes=10, shape=(side, channels))
+    return Task(
+        train, *_split(test, round(_CHOOSING * len(test[0]))), classes=10, shape=(side, channels)
+    )
 
 
 def _text(speech: Speech) -> Task:
     train, test = torch.from_numpy(speech.pieces), torch.from_numpy(speech.test_pieces)
-    order = torch.from_numpy(np.random.default_rng(0).permutation(len(test)))
-    test = test[order]  # so that all speakers are in both parts
+    speakers = int(speech.test_speaker.max()) + 1
+    first = int(np.searchsorted(speech.test_speaker, round(_CHOOSING * speakers)))  # whole speakers
     return Task(
         (train[:, :-1], train[:, 1:]),
-        *_split((test[:, :-1], test[:, 1:])),
+        *_split((test[:, :-1], test[:, 1:]), max(1, first)),
         classes=speech.symbols,
         user=torch.from_numpy(speech.speaker),
     )
 
 
-def _split(test: Part) -> tuple[Part, Part]:
-    first = round(_CHOOSING * len(test[0]))
+def _split(test: Part, first: int) -> tuple[Part, Part]:
     return (test[0][:first], test[1][:first]), (test[0][first:], test[1][first:])
 
 
