@@ -788,7 +788,7 @@ def test_clipped_runs_have_the_noise_of_their_plan():
 
 def test_the_algorithm_refuses_what_does_not_fit():
     problem = dp_ftrl.LinearRegression((1.0, 0.5))
-    with pytest.raises(PlanError, match="the problem has 2"):
+    with pytest.raises(PlanError, match="each of 2 coordinates"):
         dp_ftrl.ftrl(problem, Independent(), 3, 0.1, noise_multiplier=1.0, start=[1.0])
     with pytest.raises(PlanError, match="noise_multiplier"):
         dp_ftrl.ftrl(problem, Independent(), 3, 0.1, noise_multiplier=-1.0)

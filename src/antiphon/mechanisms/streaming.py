@@ -1,12 +1,19 @@
 """The three recursions that turn white noise into rows of C⁻¹z, on tensors.
 
 Each passes over memory once: long tensors are cut into pieces that stay in the processor's cache while
-all their buffers are combined. Coefficients are float64, tensors of any floating type. With ``donate``
-the results overwrite the inputs; the numbers are the same to the last bit.
+all their buffers are combined. With ``donate`` the results overwrite the inputs; the numbers are the same
+to the last bit.
+
+On tensors below float64, torch multiplies by coefficients in float32. They are rounded towards zero: where
+no entry of C is negative (λ-CGD, ν-FTRL, BLTs of positive scales), C and its sensitivity become a little
+smaller, never larger. Rounded to the nearest, λ = 0.99999007583 would have a sensitivity 0.16 % above that
+of its certificate over twenty epochs of ten thousand steps.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,6 +44,7 @@ def moving_sum(
         donate: Whether ``z`` and ``kept`` may be overwritten.
     """
     white = z.contiguous()
+    weights = _as_run(tuple(weights), z.dtype)
     room = len(weights) - 1
     leaves = len(kept) == room > 0
     # The oldest buffer leaves now, so its memory can take the sum.
@@ -68,6 +76,7 @@ def buffered_step(
 ) -> tuple[Tensor, Buffers]:
     """One step of a BLT: x = z - Σ_j scales[j] s_j, then s_j ← decays[j] s_j + x [BLT24]."""
     contiguous = z.contiguous()
+    scales, decays = (_as_run(tuple(some), z.dtype) for some in (scales, decays))
     x = contiguous if donate else torch.empty_like(contiguous)
     after = kept if donate else tuple(torch.empty_like(buffer) for buffer in kept)
     for white, out, *parts in _pieces(contiguous, x, *kept, *after):
@@ -86,11 +95,28 @@ def full_history(
 ) -> tuple[Tensor, Buffers]:
     """The sum x = Σ_s row[s] z_s over all steps so far, ``kept`` being the past z, oldest first."""
     white = z.contiguous()
+    row = _towards_zero(row, z.dtype)
     x = torch.mul(white, row[len(kept)])
     for out, *parts in _pieces(x, *kept):
         for weight, past in zip(row, parts, strict=False):
             out.add_(past, alpha=weight)
     return x, (*kept, white if donate else white.clone())
+
+
+@lru_cache(maxsize=64)
+def _as_run(weights: tuple[float, ...], dtype: torch.dtype) -> tuple[float, ...]:
+    return tuple(_towards_zero(weights, dtype))
+
+
+def _towards_zero(weights: Sequence[float], dtype: torch.dtype) -> Sequence[float]:
+    """The coefficients that torch multiplies tensors of this type by."""
+    if dtype == torch.float64:
+        return weights
+    exact = np.asarray(weights, dtype=np.float64)
+    near = exact.astype(np.float32)
+    shorter = np.nextafter(near, np.float32(0))
+    rounded: list[float] = np.where(np.abs(near) > np.abs(exact), shorter, near).tolist()
+    return rounded
 
 
 def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -32,9 +32,12 @@ class Condition:
     factor: float
 
     @classmethod
-    def at_most(cls, name: str, value: float, limit: float) -> "Condition":
-        """The condition value <= limit."""
-        return cls(name, float(value), float(limit), bool(value <= limit), _over(value, limit))
+    def at_most(
+        cls, name: str, value: float, limit: float, *, strictly: bool = False
+    ) -> "Condition":
+        """The condition value <= limit, or value < limit."""
+        holds = bool(value < limit if strictly else value <= limit)
+        return cls(name, float(value), float(limit), holds, _over(value, limit))
 
     @classmethod
     def at_least(cls, name: str, value: float, limit: float) -> "Condition":

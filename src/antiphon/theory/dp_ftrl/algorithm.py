@@ -258,8 +258,10 @@ def ftrl(
     scale = non_negative("noise_multiplier", noise_multiplier) * positive("clip_norm", clip_norm)
     server = server if isinstance(server, Server) else Server(server)
     first = np.zeros(problem.dimension) if start is None else np.asarray(start, dtype=np.float64)
-    if first.shape != (problem.dimension,):
-        raise PlanError(f"start has {first.shape} numbers; the problem has {problem.dimension}.")
+    if first.shape != (problem.dimension,) or not np.isfinite(first).all():
+        raise PlanError(
+            f"start has one finite number for each of {problem.dimension} coordinates; got {first}."
+        )
     theta = torch.as_tensor(first).expand(count, -1).clone()
     velocity, state = torch.zeros_like(theta), mechanism.init(theta, T)
     noise = Generator.seeded(seed).spawn("noise")
@@ -281,6 +283,7 @@ def ftrl(
 
 
 def _clipped(gradient: Tensor, clip_norm: float) -> tuple[Tensor, float]:
+    gradient = torch.where(gradient.isfinite().all(dim=-1, keepdim=True), gradient, 0.0)
     norms = gradient.norm(dim=-1, keepdim=True)
     factor = (clip_norm / norms.clamp_min(1e-300)).clamp_max(1.0)
     return gradient * factor, float((factor < 1).double().mean())

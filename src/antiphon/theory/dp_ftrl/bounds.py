@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 
 from antiphon.checks import positive
+from antiphon.errors import PlanError
 from antiphon.linalg import Series
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.theory.condition import Condition
@@ -87,7 +88,7 @@ def two_sided(
     total += noise * noise_energy(mechanism, eta * values).sum()
     lower = eta * float(total) / 4
     contraction = 1 - eta * R2 / 2
-    condition = Condition.at_most("η R² < 2", eta * R2, 2.0)
+    condition = Condition.at_most("η R² < 2", eta * R2, 2.0, strictly=True)
     return TwoSided(lower, lower / contraction if contraction > 0 else math.inf, condition)
 
 
@@ -120,7 +121,10 @@ def smallest_filter_error(*, spectrum: Spectrum, learning_rate: float) -> float:
         0.00414835
     """
     values, eta = eigenvalues(spectrum), positive("learning_rate", learning_rate)
-    frequencies, weights = warped_grid(eta * values.min())
+    fastest = eta * float(values.max())
+    if fastest >= 2:
+        raise PlanError(f"ηλ_max must be below 2, or descent diverges; it is {fastest:.4g}.")
+    frequencies, weights = warped_grid(eta * values.min(), far=2 - fastest)
     return float(weights @ np.sqrt(response_of(values, eta, frequencies))) ** 2
 
 

@@ -24,6 +24,7 @@ from antiphon.mechanisms import (
 from antiphon.mechanisms.toeplitz import AbstractToeplitz
 from antiphon.participation import Once
 from antiphon.theory.dp_ftrl.elliptic import nu_integral
+from antiphon.theory.dp_ftrl.frequency import noise_fades
 
 __all__ = ["noise_energy", "partial_energies", "squared_sensitivity", "toeplitz"]
 
@@ -117,10 +118,10 @@ def _of_series(mechanism: AbstractToeplitz, b: Series) -> Series:
     """The same for more and more terms, until they no longer matter."""
     steps, before = _FIRST, np.full_like(b, np.inf)
     while steps <= _MOST:
-        beta = mechanism.inverse_column(steps)
-        if not np.isfinite(beta).all():
+        with np.errstate(over="ignore", invalid="ignore"):  # of noise that grows: refused below
+            found = _of_column(mechanism.inverse_column(steps), b)
+        if not np.isfinite(found).all():
             break
-        found = _of_column(beta, b)
         if np.allclose(found, before, rtol=_RTOL, atol=0.0):
             return found
         steps, before = 4 * steps, found
@@ -131,7 +132,8 @@ def _of_series(mechanism: AbstractToeplitz, b: Series) -> Series:
 
 
 def _fades(mechanism: BLT) -> bool:
-    return bool(mechanism.scales) and min(mechanism.scales) > 0 and max(mechanism.decays) < 1
+    a, x = mechanism.scales, mechanism.decays
+    return bool(a) and min(a) > 0 and max(x) < 1 and noise_fades(mechanism)
 
 
 def _of_exponentials(mechanism: BLT, b: Series) -> Series:

@@ -19,13 +19,14 @@ from antiphon.errors import PlanError, UnsupportedError
 from antiphon.linalg import Series, minimum_phase
 from antiphon.mechanisms import BLT, BandedInverse
 from antiphon.mechanisms.optimization.objective import quasi_newton
-from antiphon.theory.dp_ftrl.frequency import response_of, warped_grid
+from antiphon.theory.dp_ftrl.frequency import noise_fades, response_of, warped_grid
 from antiphon.theory.dp_ftrl.spectrum import Spectrum, eigenvalues
 
 __all__ = ["OptimalFilter", "best_filter", "factor", "filter_against", "fit_blt"]
 
 _MOST_SAMPLES = 1 << 21
 _FIT_NODES = 250
+_ZEROS_OUTSIDE, _STIFF = 0.98, 1e4
 
 
 @final
@@ -109,7 +110,10 @@ def filter_against(
         [1.0, 0.0, 0.0]
     """
     frequencies, weights = warped_grid(width)
-    value = float(weights @ np.sqrt(response(frequencies))) ** 2
+    there = np.asarray(response(frequencies))
+    if not ((there > 0) & (there < math.inf)).all():
+        raise PlanError("a response must be positive and finite at every frequency.")
+    value = float(weights @ np.sqrt(there)) ** 2
     return OptimalFilter(value, response, width, whole("terms", terms))
 
 
@@ -153,7 +157,9 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
         buffers: Number of exponentials.
 
     Guarantee:
-        Positive scales and decays below 1. Certified by its own sensitivity, however good the fit is.
+        Positive scales and decays below 1, and noise that fades: the mean of |B|² sees |C| alone, which a
+        zero and its mirror image in the unit circle share, so Σ a/(1 + x) is kept below 1. Certified by
+        its own sensitivity, however good the fit is.
 
     Example:
         >>> from antiphon.mechanisms import NuFTRL
@@ -162,6 +168,7 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
         >>> bool(np.allclose(found.column(4), best, rtol=0.02))
         True
     """
+    filter_against(response, width)  # which refuses what is no response
     frequencies, weights = warped_grid(width, _FIT_NODES)
     h = weights * response(frequencies)
     z = np.exp(1j * frequencies)
@@ -178,7 +185,15 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
         # ∂/∂x of z/(1 - xz) is its square, and ∂x/∂(log rate) = -x rate.
         by_decays = 2 * scales * (by_power @ (C.conj()[:, None] * parts**2).real)
         gradient = np.concatenate([by_scales * scales, -by_decays * decays * rates])
-        return math.log(energy) + math.log(error), gradient
+        # What Σ a/(1 + x) is above its limit by, so that no zero of C comes into the unit circle.
+        above = max(0.0, float((scales / (1 + decays)).sum()) - _ZEROS_OUTSIDE)
+        slopes = np.concatenate(
+            [scales / (1 + decays), scales * decays * rates / (1 + decays) ** 2]
+        )
+        return (
+            math.log(energy) + math.log(error) + _STIFF * above**2,
+            gradient + 2 * _STIFF * above * slopes,
+        )
 
     best: Series | None = None
     for count in range(1, whole("buffers", buffers) + 1):
@@ -196,7 +211,18 @@ def fit_blt(response: Callable[[Series], Series], width: float, buffers: int = 6
         found = [quasi_newton(objective, np.clip(p, low, high), bounds) for p in starts]
         best = min(found, key=lambda p: objective(p)[0])
     assert best is not None
-    scales, rates = np.exp(best[:buffers]), np.exp(best[buffers:])
+    blt = _blt(best)
+    if not noise_fades(blt):
+        raise UnsupportedError(
+            f"no BLT of {buffers} buffers was found for this response whose noise fades. Take another "
+            "number, or `mechanism(steps)`, which is exact."
+        )
+    return blt
+
+
+def _blt(p: Series) -> BLT:
+    """Of the logarithms of scales and rates, the fastest first."""
+    scales, rates = np.exp(p[: len(p) // 2]), np.exp(p[len(p) // 2 :])
     order = np.argsort(-rates)
     return BLT(tuple(scales[order].tolist()), tuple(np.exp(-rates[order]).tolist()))
 

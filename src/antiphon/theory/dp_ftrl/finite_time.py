@@ -65,7 +65,8 @@ def theorem_d11(
         >>> round(theorem_d11(1000, radius_squared=3.6, **run).value, 6)
         0.010454
     """
-    value = _faded(steps, excess, smallest, largest, learning_rate) + stationary
+    value = _faded(steps, excess, smallest, largest, learning_rate)
+    value += non_negative("stationary", stationary)
     return _d11("(corrected)", value, excess, learning_rate, radius_squared)
 
 
@@ -89,12 +90,16 @@ def _faded(
     steps: int, excess: float, smallest: float, largest: float, learning_rate: float
 ) -> float:
     mu, L = positive("smallest", smallest), positive("largest", largest)
-    eta = positive("learning_rate", learning_rate)
-    return L / mu * math.exp(-eta * mu * steps) * non_negative("excess", excess)
+    if mu > L:
+        raise PlanError(f"the smallest eigenvalue cannot be above the largest; got {mu} and {L}.")
+    faded = math.exp(-positive("learning_rate", learning_rate) * mu * non_negative("steps", steps))
+    return L / mu * faded * non_negative("excess", excess)
 
 
 def _d11(label: str, value: float, excess: float, eta: float, R2: float) -> Bound:
-    condition = Condition.at_most("ηR² < 1", eta * positive("radius_squared", R2), 1.0)
+    condition = Condition.at_most(
+        "ηR² < 1", eta * positive("radius_squared", R2), 1.0, strictly=True
+    )
     return Bound(f"CorrelatedNoise24, Thm. D.11 {label}", float(value), float(excess), (condition,))
 
 

@@ -82,7 +82,9 @@ class Multiplier:
         weights = (*self.forward, *self.backward)
         if not len(self.lags) == len(self.forward) == len(self.backward):
             raise PlanError("a multiplier has two weights for each of its lags.")
-        if min(weights, default=0.0) < 0 or math.fsum(weights) > self.constant:
+        if not all(isinstance(t, int) and t > 0 for t in self.lags):
+            raise PlanError(f"lags are whole numbers above 0; got {self.lags}.")
+        if not (min(weights, default=0.0) >= 0 and math.fsum(weights) <= self.constant < math.inf):
             raise PlanError(
                 "the weights of a multiplier are non-negative and add up to at most its constant; "
                 f"got a sum of {math.fsum(weights):.6g} against {self.constant:.6g}."
@@ -120,6 +122,8 @@ def lags_for(descent: Descent, count: int = 32) -> tuple[int, ...]:
         >>> lags_for(Descent(1.0, 0.1), 8)
         (1, 2, 3, 4, 7, 11, 18, 30)
     """
+    if not (isinstance(count, int) and count >= 0):
+        raise PlanError(f"the number of lags must be a whole number, 0 or more; got {count!r}.")
     if count == 0:
         return ()
     longest = max(1, round(3 / descent.width))

@@ -1,5 +1,6 @@
 """Learning rate and correlation for a run of known length, chosen by the exact error instead of a rate."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
@@ -7,6 +8,7 @@ from typing import final
 import numpy as np
 
 from antiphon.checks import whole
+from antiphon.errors import PlanError
 from antiphon.mechanisms import AbstractMechanism, Independent, NuFTRL
 from antiphon.theory.dp_ftrl.regression import expected_excess, feedback
 from antiphon.theory.dp_ftrl.spectrum import Spectrum, eigenvalues
@@ -75,22 +77,28 @@ def advise(
     if learning_rates is None:
         stable = _largest_rate(values)
         learning_rates = np.geomspace(1e-3 * stable, 0.9 * stable, _RATES).tolist()
+    guess = np.asarray(start, dtype=np.float64)
+    if guess.shape != values.shape or not np.isfinite(guess).all():
+        raise PlanError(f"start has one finite number for each of {len(values)} eigenvalues.")
+    if not learning_rates:
+        raise PlanError("learning_rates is empty: give at least one, or leave it out.")
 
     def error(mechanism: AbstractMechanism, eta: float) -> float:
-        found = expected_excess(
-            mechanism,
-            T,
-            spectrum=values,
-            learning_rate=eta,
-            start=start,
-            rho=rho,
-            clip_norm=clip_norm,
-            label_noise=label_noise,
-            horizon=T,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # where descent diverges
+            found = expected_excess(
+                mechanism,
+                T,
+                spectrum=values,
+                learning_rate=eta,
+                start=start,
+                rho=rho,
+                clip_norm=clip_norm,
+                label_noise=label_noise,
+                horizon=T,
+            )
         return float(found[-1])
 
-    initial = float(values @ np.asarray(start, dtype=np.float64) ** 2) / 2
+    initial = float(values @ guess**2) / 2
     plain = {eta: error(Independent(), eta) for eta in learning_rates}
     nus = [min(0.5, x / T) for x in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)]
     candidates: dict[tuple[AbstractMechanism, float], float] = {
@@ -98,6 +106,9 @@ def advise(
     }
     for nu in sorted(set(nus)):
         candidates |= {(NuFTRL(nu), eta): error(NuFTRL(nu), eta) for eta in learning_rates}
+    candidates = {pair: value for pair, value in candidates.items() if math.isfinite(value)}
+    if not candidates:
+        raise PlanError(f"the error is not finite for any of the learning rates {learning_rates}.")
     mechanism, eta = min(candidates, key=candidates.__getitem__)
     return Advice(mechanism, eta, candidates[mechanism, eta], min(plain.values()), initial)
 

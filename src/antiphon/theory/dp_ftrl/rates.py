@@ -37,8 +37,8 @@ def independent_rate(
         >>> independent_rate(spectrum=[1.0, 0.5, 0.1], learning_rate=0.001)
         0.000375
     """
-    d = len(eigenvalues(spectrum))
-    return positive("learning_rate", learning_rate) * d * clip_norm**2 / (8 * positive("rho", rho))
+    eta, G = positive("learning_rate", learning_rate), positive("clip_norm", clip_norm)
+    return eta * len(eigenvalues(spectrum)) * G**2 / (8 * positive("rho", rho))
 
 
 def nu_bound(
@@ -72,7 +72,8 @@ def nu_bound(
     values, eta = eigenvalues(spectrum), positive("learning_rate", learning_rate)
     R2 = gaussian_moment(values) if radius_squared is None else radius_squared
     contraction = 1 - eta * R2 / 2
-    scale = eta**2 * clip_norm**2 / positive("rho", rho) * float(values.sum())
+    scale = (eta * positive("clip_norm", clip_norm)) ** 2 / positive("rho", rho)
+    scale *= float(values.sum())
     value = scale * math.log(8 / positive("nu", nu)) ** 2 * _NU_CONSTANT
     return Bound(
         "CorrelatedNoise24, Thm. 2.2",
@@ -81,7 +82,7 @@ def nu_bound(
         (
             Condition.at_most("ν <= ημ", nu, eta * float(values.min())),
             Condition.at_most("ηL <= 1/4", eta * float(values.max()), 0.25),
-            Condition.at_most("ηR² < 2", eta * R2, 2.0),
+            Condition.at_most("ηR² < 2", eta * R2, 2.0, strictly=True),
         ),
     )
 
@@ -138,7 +139,8 @@ def theorem_2_2_printed(
         {'independent': 0.2, 'nu-ftrl': 0.1346, 'lower bound': 0.015}
     """
     values, eta = eigenvalues(spectrum), positive("learning_rate", learning_rate)
-    scale, trace = clip_norm**2 / positive("rho", rho), float(values.sum())
+    scale = positive("clip_norm", clip_norm) ** 2 / positive("rho", rho)
+    trace = float(values.sum())
     log = math.log(1 / (eta * float(values.min())))
     return {
         "independent": eta * len(values) * scale,

@@ -32,7 +32,10 @@ Spectrum = Sequence[float] | NDArray[Any]
 
 def eigenvalues(spectrum: Spectrum) -> Series:
     """The eigenvalues as an array, if they are positive and finite, and there is at least one."""
-    values = np.asarray(spectrum, dtype=np.float64)
+    try:
+        values = np.asarray(spectrum, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PlanError(f"a spectrum is a list of eigenvalues: {error}") from error
     if values.ndim != 1 or not len(values):
         raise PlanError(
             f"a spectrum is a list of at least one eigenvalue; got shape {values.shape}."
@@ -52,6 +55,8 @@ def power_law(d: int, exponent: float = 1.0) -> Series:
         >>> power_law(4, 2.0).tolist()
         [1.0, 0.25, 0.1111111111111111, 0.0625]
     """
+    if not np.isfinite(exponent):
+        raise PlanError(f"exponent must be finite; got {exponent}.")
     return np.arange(1, whole("d", d) + 1, dtype=np.float64) ** -float(exponent)
 
 

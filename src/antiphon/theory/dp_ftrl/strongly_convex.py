@@ -8,7 +8,7 @@ needs convergence to stationarity, as the paper says.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -41,6 +41,7 @@ _NODES = 400
 _LAGS = 32
 _MOST = 1 << 21
 _ROUNDS = 8
+_RESOLVED = 50.0
 
 Power = Callable[[Series], Series]
 
@@ -81,21 +82,28 @@ def certified_gain(
         width: Of the weight's narrowest feature, if that is narrower than ημ.
 
     Guarantee:
-        X > 0 at every frequency: at those of the grid, and by X's second derivative between them. The mean
-        is a trapezoidal sum, which for smooth periodic functions converges geometrically; its points lie
-        so densely that what remains is below e^-20. Refused where X is not positive.
+        X > 0 at every frequency is proved: at those of the grid, and by X's second derivative between them.
+        The mean is computed, not proved: a trapezoidal sum, which converges geometrically for smooth
+        periodic functions, on a grid that resolves the narrowest feature of weight, descent and 1/X (X is
+        at least 50 times as large as what it can sag by between two points, so that its complex zeros are
+        3.5 spacings away, and what remains is about e^-20). Refused where X is not positive, or too close
+        to 0 for that.
     """
     count = _fine_points(descent, multiplier.lags, width)
-    frequencies = np.linspace(0, np.pi, count + 1)
-    u, v = multiplier.uniform_parts(count)
-    X, real, imag = cone_rows(descent, u, v, frequencies)
-    margin = float((np.minimum(X[1:], X[:-1]) - _sag(descent, multiplier, frequencies)).min())
-    if not margin > 0:
-        raise UnsupportedError(
-            "the multiplier does not prove a bound: X is not certainly positive at all frequencies. "
-            "Take more "
-            "frequencies or fewer lags in the search."
-        )
+    while True:
+        frequencies = np.linspace(0, np.pi, count + 1)
+        u, v = multiplier.uniform_parts(count)
+        X, real, imag = cone_rows(descent, u, v, frequencies)
+        least, sag = np.minimum(X[1:], X[:-1]), _sag(descent, multiplier, frequencies)
+        margin = float((least - sag).min())
+        if margin > 0 and (least >= _RESOLVED * sag).all():
+            break
+        if 2 * count > _MOST or not (least > 0).all():
+            raise UnsupportedError(
+                "the multiplier does not prove a bound: X is not certainly positive at all frequencies, or "
+                "too close to 0 for its mean to be computed. Take fewer lags in the search."
+            )
+        count *= 2
     y = np.maximum((real**2 + imag**2) / X - 2 * u, 0.0)
     values = weight(frequencies) * y
     mean = (values.sum() - (values[0] + values[-1]) / 2) / count
@@ -195,7 +203,7 @@ def quadratic_gains(
         [5.6648, 2.8715]
     """
     descent = _descent(learning_rate, condition_number)
-    frequencies, means = warped_grid(descent.width)
+    frequencies, means = warped_grid(descent.width, far=2 - descent.learning_rate)
     response = descent.quadratic_response(frequencies)
     power = power_spectrum(mechanism, frequencies)
     own = squared_sensitivity(mechanism) * float(means @ (power * response))
@@ -238,7 +246,8 @@ def strongly_convex_bound(
     L = positive("smoothness", smoothness)
     mu = positive("strong_convexity", strong_convexity)
     descent = _descent(learning_rate * L, L / mu)
-    scale = whole("dimension", dimension) * clip_norm**2 / (2 * positive("rho", rho))
+    scale = whole("dimension", dimension) * positive("clip_norm", clip_norm) ** 2
+    scale /= 2 * positive("rho", rho)
     scale *= squared_sensitivity(mechanism)
     other = non_negative("gradient_noise", gradient_noise) ** 2
 
@@ -340,13 +349,14 @@ def optimized_ftrl(
         if len(rounds) == _ROUNDS or (len(rounds) > 1 and rounds[-1] > rounds[-2] * (1 - 1e-4)):
             break
     response = _response(descent, found.multiplier)
-    optimal = filter_against(response, descent.width, terms)
-    gamma2 = float(means @ np.sqrt(psi))
-    value, margin, points = certified_gain(
-        descent, found.multiplier, lambda w: gamma2 / np.sqrt(response(w))
+    # γ² = mean √ψ, and so is the mean of y/√ψ: both on the fine grid, since ψ has lags of 3κ/η, which
+    # the frequencies of the search do not resolve.
+    root, margin, points = certified_gain(
+        descent, found.multiplier, lambda w: 1 / np.sqrt(response(w))
     )
+    optimal = replace(filter_against(response, descent.width, terms), value=root**2)
     relative = found.gap / found.value
-    gain = NoiseGain(value, rounds[-1], relative, margin, points, found.multiplier)
+    gain = NoiseGain(root**2, rounds[-1], relative, margin, points, found.multiplier)
     return OptimizedFTRL(gain, tuple(rounds), optimal)
 
 
