@@ -25,12 +25,13 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports --no-logo >$(VENV)/layers.log || (cat $(VENV)/layers.log; exit 1)
 
+# One thread for each worker: two that share two cores wait for each other.
 pytest: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -rs -m "not slow and not data"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -rs -m "not slow and not data"
 
 # Every acceptance check of the specifications, and everything else that is slow, as a table.
 acceptance: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "" -k "acceptance or slow" -vv --durations=0
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -m "" -k "acceptance or slow" -vv --durations=0
 
 benchmarks: $(READY)
 	$(BIN)/python benchmarks/imports.py
