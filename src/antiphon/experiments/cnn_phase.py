@@ -2,8 +2,9 @@
 
 A quarter of the task of Figure 1 of [CNNGradientDescent26] (d = 500, n = 250, m = 25, 5000 steps, 10 taken
 as one; σ_b twice that of the figure for the same displacement): the accuracy of DP-GD less that of GD from
-the same start, on the same records. Seen with three seeds: noise helps where n SNR² is about 6 or less, most
-(by 0.17) near 1 and ever less below; above that there is nothing to gain, and σ_b = 0.2 costs up to 0.10.
+the same start, on the same records. Seen with three seeds: noise helps where n SNR² is about 6 or less,
+most (by 0.17) near 1 and ever less below; above that there is nothing to gain, and σ_b = 0.2 costs up to
+0.10.
 """
 
 import dataclasses
