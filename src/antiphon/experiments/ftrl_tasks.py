@@ -73,7 +73,7 @@ def _pictures(name: str, n: int | None) -> Task:
         from sklearn.datasets import load_digits
 
         X, y = load_digits(return_X_y=True)
-        parts = ((X[:1200] / 16, y[:1200]), (X[1200:] / 16, y[1200:]))
+        parts = ((X[:1200][:n] / 16, y[:1200][:n]), (X[1200:] / 16, y[1200:]))
     else:
         data = load(name)
         parts = ((data.X_train[:n] / 255, data.y_train[:n]), (data.X_test / 255, data.y_test))
@@ -87,7 +87,6 @@ def _pictures(name: str, n: int | None) -> Task:
         )
         for X, y in parts
     )
-    train = (train[0][:n], train[1][:n])
     return Task(
         train, *_split(test, round(_CHOOSING * len(test[0]))), classes=10, shape=(side, channels)
     )
