@@ -293,5 +293,5 @@ def plot(rows: Sequence[Row]) -> "Figure":
             if m["noise"] == _HARDLY:
                 panel.axhline(m["accuracy"], color="0.3", linestyle="--", label="hardly any noise")
         finish(panel, title=str(data), xlabel="ε", ylabel="test accuracy", xscale="log")
-        panel.legend(loc="lower right", frameon=False, fontsize=8)  # clear of the dashed line
+        panel.legend(loc="center left", frameon=False, fontsize=8)  # clear of all lines
     return figure
