@@ -187,6 +187,28 @@ def test_points_picked_by_their_result_add_their_failures(plan, monkeypatch):
     assert least_epsilon(noisy, route, 2 * DELTA).delta == 2 * DELTA
 
 
+def test_the_point_a_plan_was_calibrated_for_is_not_proved_twice(shared_cache, plan, monkeypatch):
+    found = ap.calibrate(plan, epsilon=1.0, delta=DELTA)
+
+    def refuse(*args, **options):
+        raise AssertionError("paths were drawn")
+
+    for name in ("certified_delta", "predicted_limit"):
+        monkeypatch.setattr(LambdaPair, name, refuse)
+    certificate = ap.certify(found, DELTA, epsilon=1.0)
+    assert (certificate.epsilon, certificate.route) == (1.0, "mixture")
+    assert certificate.confidence == pytest.approx(1 - FAILURE, abs=1e-12)
+    # Neither a plan with less noise nor another ε nor another δ is that point.
+    others = [
+        (found.with_noise(0.999 * found.noise_multiplier), DELTA, 1.0),
+        (found, DELTA, 0.999),
+        (found, 0.999 * DELTA, 1.0),
+    ]
+    for other, delta, epsilon in others:
+        with pytest.raises(AssertionError, match="paths were drawn"):
+            ap.certify(other, delta, epsilon=epsilon)
+
+
 def test_a_damaged_cache_costs_time_and_nothing_else(plan):
     first = ap.calibrate(plan, epsilon=1.0, delta=DELTA)
     for path in cache.folder().rglob("*.json"):

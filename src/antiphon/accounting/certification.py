@@ -336,17 +336,26 @@ def _remember(plan: Plan, point: Point) -> None:
         store("points", key, [*points, vars(point)])
 
 
-def known_point(plan: Plan, route: SampledRoute, delta: float) -> Point | None:
+def known_point(
+    plan: Plan, route: SampledRoute, delta: float, epsilon: float | None = None
+) -> Point | None:
     """The smallest ε that was proved for the plan before, at this δ or a smaller one.
 
-    It is picked by its result, so the failure probabilities of all candidates add.
+    It is picked by its result, so the failure probabilities of all candidates add. With ``epsilon``, only
+    the proof of that very point is looked for: whoever proved it again would draw the same paths.
     """
     points = [_point(values) for values in load("points", {"plan": identity(plan)}) or []]
+    if epsilon is not None:
+        return next((p for p in points if _is_at(p, route, epsilon, delta)), None)
     fitting = [p for p in points if p.delta <= delta and p.route == route.route]
     best = min(fitting, key=lambda p: p.epsilon, default=None)
     if best is None:
         return None
     return replace(best, delta=delta, failure=sum(p.failure for p in fitting))
+
+
+def _is_at(point: Point, route: SampledRoute, epsilon: float, delta: float) -> bool:
+    return (point.route, point.epsilon, point.delta) == (route.route, epsilon, delta)
 
 
 def _round_up(value: float) -> float:

@@ -141,12 +141,14 @@ def _sampled(
 
     Only the route with the best estimate is certified: a choice by results would add up failures.
     """
-    if epsilon is None:
-        for route in routes:  # such as the point that the plan was calibrated for
-            known = known_point(plan, route, delta)
-            if known is not None and known.epsilon < least:
-                return _of_point(route, known)
-    estimates = [_estimate(plan, route, delta, tight) for route in routes]
+    for route in routes:  # such as the point that the plan was calibrated for
+        known = known_point(plan, route, delta, epsilon)
+        if known is not None and known.epsilon < least:
+            return _of_point(route, known)
+    if epsilon is not None and len(routes) == 1:
+        estimates = [epsilon]  # nothing to choose
+    else:
+        estimates = [_estimate(plan, route, delta, tight) for route in routes]
     promised, route = min(zip(estimates, routes, strict=True), key=lambda pair: pair[0])
     if epsilon is not None:
         point = prove(plan, route, epsilon, delta, tight=tight)[0]
