@@ -61,13 +61,24 @@ def test_the_figure_has_a_row_for_each_learning_rate():
         for rate in (4.0, 1.0)
     ]
     assert len(summary(rows)) == 8
+    assert {(row["lam"], row["gain"]) for row in summary(rows)} == {(0.0, 0.0), (0.5, 0.5)}
     axes = plot(rows).axes
     assert [a.get_title() for a in axes[:2]] == [
-        f"{d}, learning rate 1" for d in ("adult", "mnist")
+        f"{d}, learning rate 1; commonest label 0.700" for d in ("adult", "mnist")
     ]
     line = axes[2].containers[0].lines[0]
     assert line.get_xdata().tolist() == [0.0, 0.5]
     assert line.get_ydata().tolist() == pytest.approx([0.4, 0.9])
+
+
+def test_gains_are_differences_of_runs_with_the_same_seed():
+    base = {"steps": 1, "majority": 0.7, "noise_multiplier": 1.0, "epsilon": 1.0}
+    base |= {"data": "adult", "learning_rate": 6.0}
+    runs = {(0.0, 0): 0.5, (0.0, 1): 0.7, (0.5, 1): 0.74, (0.5, 0): 0.52}
+    rows = [base | {"lam": lam, "seed": s, "accuracy": a} for (lam, s), a in runs.items()]
+    _, correlated = summary(rows)
+    assert (correlated["gain"], correlated["gain_se"]) == pytest.approx((0.03, 0.01))
+    assert correlated["accuracy_se"] == pytest.approx(0.11)
 
 
 def test_pixels_are_averaged_two_by_two():
