@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,9 +14,8 @@ from torch.nn.functional import softplus
 import antiphon as ap
 from antiphon.accounting.lambda_energy import lambda_cgd_law
 from antiphon.errors import PlanError
-from antiphon.mechanisms import Independent, LambdaCGD, redrawn
+from antiphon.mechanisms import LambdaCGD
 from antiphon.models import TwoLayerKAN, UniformSplines, spline_basis
-from antiphon.randomness import Generator
 from antiphon.theory import kan_sgd
 from antiphon.theory.kan_sgd import Bounds, Comparator, Constants, Descent, LossBound
 from antiphon.theory.margin import tangent_features
@@ -40,6 +38,11 @@ SIXTHS = (1e-6, 1e-6, 1e-6)
 def network(d=3, m=8, seed=0, **options):
     torch.manual_seed(seed)
     return TwoLayerKAN(d, m, **options).double()
+
+
+def small_problem(n=20, d=2):
+    X = torch.as_tensor(np.random.default_rng(5).uniform(-0.6, 0.6, (n, d)))
+    return X, torch.where(X[:, 0] > 0, 1.0, -1.0).double()
 
 
 # ---- the network --------------------------------------------------------------------------------------
@@ -214,127 +217,7 @@ def test_records_outside_the_unit_ball_are_noticed():
     assert kan_sgd.input_condition([[0.6, 0.8], [2.0, 0.0]]).factor == pytest.approx(2.0)
 
 
-# ---- the algorithm ------------------------------------------------------------------------------------
-
-
-def algorithm_1(model, X, y, run, noise, seed=0):
-    """Algorithm 1 as printed, without projection; ``noise(t)`` is Z_t - λ Z_{t-1}. All iterates."""
-    rng, n = np.random.default_rng(seed), len(X)
-    iterates = [model.first.coef.detach().clone()]
-    for t in range(1, run.iterates):
-        total = torch.zeros_like(iterates[0])
-        for i in rng.choice(n, run.batch, replace=False):
-            loss = softplus(-y[i] * model(X[i : i + 1])).sum()
-            (grad,) = torch.autograd.grad(loss, model.first.coef)
-            norm = max(float(grad.norm()), 1e-300)
-            total += grad * min(1.0, run.clip_norm / norm)
-        with torch.no_grad():
-            step = total / run.batch + run.noise * noise(t)
-            model.first.coef.sub_(run.step_size * step)
-        iterates.append(model.first.coef.detach().clone())
-    return iterates
-
-
-def small_problem(n=20, d=2):
-    X = torch.as_tensor(np.random.default_rng(5).uniform(-0.6, 0.6, (n, d)))
-    return X, torch.where(X[:, 0] > 0, 1.0, -1.0).double()
-
-
-def white(like, seed=7):
-    source = Generator.seeded(seed)
-    return lambda t: source.normal(like, t - 1)
-
-
-def correlated(mechanism, like, T, seed=7):
-    draw, state = white(like, seed), [mechanism.init(like, T)]
-
-    def noise(t):
-        row, state[0] = mechanism.correlate(draw(t), state[0])
-        return row
-
-    return noise
-
-
-SMALL = Descent(2, 4, 101, 5, step_size=0.2, clip_norm=0.3, noise_multiplier=1.5, lam=0.7, basis=8)
-
-
-def test_acceptance_kan_correlated_5_special_cases_bit_for_bit():
-    short = replace(SMALL, iterates=8, lam=0.0)
-
-    def run(noise, descent=short):
-        model = network(2, 4)
-        return algorithm_1(model, *small_problem(), descent, noise)[-1]
-
-    like = network(2, 4).first.coef.detach()
-    independent = run(white(like))
-    assert torch.equal(independent, run(correlated(LambdaCGD(0.0), like, 7)))
-    assert torch.equal(independent, run(correlated(Independent(), like, 7)))
-    stored = run(correlated(LambdaCGD(0.7), like, 7))
-    again = run(lambda t: redrawn(LambdaCGD(0.7), Generator.seeded(7), like, t - 1))
-    assert torch.equal(stored, again) and not torch.equal(stored, independent)
-    silent = replace(short, noise_multiplier=0.0)
-    clipped = run(lambda t: torch.zeros_like(like), silent)
-    assert torch.equal(clipped, run(correlated(LambdaCGD(0.7), like, 7), silent))
-
-
-def test_acceptance_kan_correlated_6_shifted_identity():
-    """U_t = W_t + η c Z_t moves by the gradient and (1 - λ) c Z_{t-1} alone."""
-    model = network(2, 4)
-    like, (X, y) = model.first.coef.detach().clone(), small_problem()
-    noise, draw = correlated(LambdaCGD(SMALL.lam), like, SMALL.steps), white(like)
-    iterates = algorithm_1(model, X, y, SMALL, noise)
-    scale = SMALL.step_size * SMALL.noise
-    last, rng = torch.zeros_like(like), np.random.default_rng(0)
-    for t, (before, after) in enumerate(pairwise(iterates), start=1):
-        with torch.no_grad():
-            model.first.coef.copy_(before)
-        rows = rng.choice(len(X), SMALL.batch, replace=False)
-        total = torch.zeros_like(like)
-        for i in rows:
-            loss = softplus(-y[i] * model(X[i : i + 1])).sum()
-            (grad,) = torch.autograd.grad(loss, model.first.coef)
-            total += grad * min(1.0, SMALL.clip_norm / float(grad.norm()))
-        now = draw(t)
-        moved = after + scale * now - (before + scale * last)
-        expected = -SMALL.step_size * total / SMALL.batch - (1 - SMALL.lam) * scale * last
-        torch.testing.assert_close(moved, expected, rtol=0, atol=1e-12)
-        last = now
-    assert t == 100
-
-
-@pytest.mark.parametrize("lam", [0.0, 0.5, 0.9])
-def test_acceptance_kan_correlated_6_variance_of_simulated_noise(lam, T=50, paths=20_000):
-    """Within 3 standard errors at the first, middle and last step: a false alarm in 1 of 40 seeds."""
-    like = torch.zeros(paths, dtype=torch.float64)
-    noise, total = correlated(LambdaCGD(lam), like, T), torch.zeros_like(like)
-    for t in range(1, T + 1):
-        total += noise(t)
-        if t in (1, 25, 50):
-            expected = 1 + (1 - lam) ** 2 * (t - 1)
-            error = expected * math.sqrt(2 / paths)
-            assert float(total.square().mean()) == pytest.approx(expected, abs=3 * error)
-            # The same numbers refute the noise of the next λ.
-            wrong = 1 + (1 - lam - 0.05) ** 2 * (t - 1)
-            assert t == 1 or abs(float(total.square().mean()) - wrong) > 3 * error or lam == 0.9
-
-
-def test_acceptance_kan_correlated_8_iterates_and_releases():
-    draws = []
-    model = network(2, 4)
-    short = replace(SMALL, iterates=6)
-    like = model.first.coef.detach().clone()
-    source = white(like)
-
-    def noise(t):
-        draws.append(t)
-        return source(t)
-
-    iterates = algorithm_1(model, *small_problem(), short, noise)
-    assert len(iterates) == short.iterates == 6 and draws == [1, 2, 3, 4, 5]
-    assert short.steps == 5
-    advice = kan_sgd.advise(400, 4, 1.0, 1e-3, noise=lambda plan: float(plan.steps))
-    assert advice.steps.value == 19  # sqrt(400) iterates
-    assert advice.plan(400).steps == 19 == advice.noise_multiplier.value
+# ---- noise ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("lam", "noise"), [(0.0, 10.0), (0.5, 5.074446), (0.9, 1.410674)])

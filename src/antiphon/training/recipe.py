@@ -25,7 +25,15 @@ from antiphon.sampling import (
 from antiphon.training.clipping import AbstractClipping, Adaptive
 from antiphon.training.private_sum import VOTE, VOTES
 
-__all__ = ["Recipe", "check_length", "make_recipe", "mechanism_of", "sampling_of", "steps_of"]
+__all__ = [
+    "Recipe",
+    "check_length",
+    "check_size",
+    "make_recipe",
+    "mechanism_of",
+    "sampling_of",
+    "steps_of",
+]
 
 _INDEPENDENT = "independent"
 
@@ -142,6 +150,15 @@ def check_length(epochs: float | None, steps: int | None) -> None:
         raise PlanError(
             "private training must know its length in advance, because the noise depends on it: give "
             f"either epochs or steps; got epochs={epochs} and steps={steps}."
+        )
+
+
+def check_size(plan: Plan, count: int) -> None:
+    """Batches that are given by row need as many units as the plan has."""
+    if not plan.sampling.own_coin and plan.n != count:
+        raise PlanError(
+            f"the plan is for {plan.n} units and the data has {count}; {plan.sampling} gives batches by "
+            "row, so they must be equal."
         )
 
 

@@ -26,7 +26,7 @@ from antiphon.training.clipping import AbstractClipping, clipping_of
 from antiphon.training.folder import Folder
 from antiphon.training.noise import Noise
 from antiphon.training.private_sum import PrivateSum
-from antiphon.training.recipe import Recipe, make_recipe
+from antiphon.training.recipe import Recipe, check_size, make_recipe
 from antiphon.training.refusals import check_model, check_optimizer, trained
 from antiphon.training.run import Callback, Run
 from antiphon.training.saving import Public, Saved, Saving, States
@@ -178,7 +178,7 @@ def make_private(
                 clipping=rule,
                 tight=tight,
             )
-        _check_size(recipe.plan, rows)
+        check_size(recipe.plan, rows.count)
         _check_places(recipe.plan)
     team.check_same(
         {
@@ -348,15 +348,6 @@ def _check_plan(plan: Plan, *, has_users: bool, beside: Mapping[str, Any]) -> No
                 f"{name}={value} was given beside plan=, which fixes it otherwise: it would be ignored. "
                 "Leave it out, or make another plan."
             )
-
-
-def _check_size(plan: Plan, rows: Rows) -> None:
-    """Batches that are given by row need as many rows as the plan has."""
-    if not plan.sampling.own_coin and plan.n != rows.count:
-        raise PlanError(
-            f"the plan is for {plan.n} units and the data has {rows.count}; {plan.sampling} gives batches "
-            "by row, so they must be equal."
-        )
 
 
 def _check_places(plan: Plan) -> None:

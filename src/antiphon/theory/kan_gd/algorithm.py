@@ -5,31 +5,27 @@ noise. `descend` has the published noise, its correction, the least noise for th
 clipped examples; all run through the same loop, whose gradients come in closed form.
 """
 
-import copy
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, final
+from typing import Any, final
 
-import torch
 from torch import Tensor
 
 from antiphon.certificate import Certificate
-from antiphon.checks import positive, whole
+from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.models import TwoLayerKAN
 from antiphon.plan import Plan
-from antiphon.progress import bar
 from antiphon.randomness import Generator, digest_of
 from antiphon.relations import Relation
 from antiphon.theory.ball import Ball
 from antiphon.theory.kan_gd.calibration import Calibration
 from antiphon.theory.kan_gd.guarantee import Guarantee, Request, guarantee_of
+from antiphon.theory.kan_steps import Average, Callback, copy_of, take_steps
 from antiphon.training.closed_form import ClosedForm
 
-__all__ = ["Average", "Descent", "descend", "gradient_descent", "noise_source"]
+__all__ = ["Descent", "descend", "gradient_descent", "noise_source"]
 
-Average = Literal["tail", "all"]
 _SEEDED = (
     "noise comes from a seed: reproducible, not for release; the guarantee holds only for those who know "
     "neither the seed nor any other result drawn with it"
@@ -80,7 +76,7 @@ def descend(
     seed: int | None = None,
     average: Average | None = None,
     history: bool = False,
-    callback: Callable[[int, TwoLayerKAN], object] | None = None,
+    callback: Callback | None = None,
 ) -> Descent:
     """Private full-batch gradient descent for labels -1 and +1.
 
@@ -116,6 +112,7 @@ def descend(
         as zero.
 
     Example:
+        >>> import torch
         >>> _ = torch.manual_seed(0)
         >>> X = torch.rand(500, 2) * 2 - 1
         >>> y = torch.where(X[:, 0] > X[:, 1] ** 2, 1.0, -1.0)
@@ -124,7 +121,8 @@ def descend(
         >>> round(found.certificate.epsilon, 9), bool(((found.model(X) * y) > 0).float().mean() > 0.8)
         (2.0, True)
     """
-    private, form = _start(model, X, y)
+    private = copy_of(model)
+    form = ClosedForm(private, X, y)
     request = Request(
         calibration,
         epsilon,
@@ -139,8 +137,8 @@ def descend(
     guarantee = guarantee_of(private, request)
     generator = Generator.secure() if seed is None else Generator.seeded(seed)
     noise = noise_source(generator, guarantee.certificate.plan, step_size, X, y, private)
-    loop = _Loop(form, step_size, request.n, request.radii, guarantee, noise)
-    loop.run(steps, average, history, callback)
+    loop = _Loop(form, request.n, request.radii, guarantee, noise, history)
+    loop.run(request.steps, step_size, average, callback)
     lines = (_SEEDED,) * (seed is not None) + (_RECORDED,) * history
     known = guarantee.certificate
     certificate = replace(known, assumptions=(*known.assumptions, *lines))
@@ -165,7 +163,7 @@ def gradient_descent(
     radii: tuple[float, float] | None = None,
     average: Average | None = None,
     history: bool = False,
-    callback: Callable[[int, TwoLayerKAN], object] | None = None,
+    callback: Callback | None = None,
 ) -> Descent:
     """The same without noise and without a guarantee: for public data, and to compare with.
 
@@ -184,15 +182,16 @@ def gradient_descent(
         None: ``certificate`` is None.
 
     Example:
+        >>> import torch
         >>> X = torch.linspace(-1, 1, 50)[:, None]
         >>> found = gradient_descent(TwoLayerKAN(1, 8, train="both"), X, X[:, 0].sign(), step_size=2.0,
         ...                          steps=20, history=True)
         >>> found.nonprivate_losses[-1] < found.nonprivate_losses[0]
         True
     """
-    _, form = _start(model, X, y)
-    loop = _Loop(form, step_size, form.n, _radii(radii), None, None)
-    loop.run(whole("steps", steps), average, history, callback)
+    form = ClosedForm(copy_of(model), X, y)
+    loop = _Loop(form, form.n, _radii(radii), None, None, history)
+    loop.run(whole("steps", steps), step_size, average, callback)
     return loop.result(None, None)
 
 
@@ -202,61 +201,44 @@ class _Loop:
     def __init__(
         self,
         form: ClosedForm,
-        step_size: float,
         n: int,
         radii: tuple[float, float],
         guarantee: Guarantee | None,
         generator: Generator | None,
+        history: bool,
     ) -> None:
-        self._form, self._step_size, self._n = form, positive("step_size", step_size), n
+        self._form, self._n, self._history = form, n, history
         self._guarantee, self._generator = guarantee, generator
         layers = (form.model.first.coef, form.model.second.coef)
-        self._trained = [coef for coef in layers if coef.requires_grad]
         self._balls = [
             Ball([coef], radius) if radius < math.inf else None
             for coef, radius in zip(layers, radii, strict=True)
         ]
         self._losses: list[float] = []
 
-    @torch.no_grad()
     def run(
-        self,
-        steps: int,
-        average: Average | None,
-        history: bool,
-        callback: Callable[..., object] | None,
+        self, steps: int, step_size: float, average: Average | None, callback: Callback | None
     ) -> None:
         """All steps; then the model holds the last iterate, or the mean of some."""
-        if average not in (None, "tail", "all"):
-            raise PlanError(f"average is None, 'tail' or 'all'; got {average!r}.")
-        first = {None: steps, "tail": steps // 2 + 1, "all": 1}[average]
-        total = [torch.zeros_like(coef, dtype=torch.float64) for coef in self._trained]
-        with bar("Descending") as update:
-            for k in range(1, steps + 1):
-                self._step(k - 1, history)
-                if k >= first:
-                    for part, coef in zip(total, self._trained, strict=True):
-                        part.add_(coef)
-                if callback is not None:
-                    callback(k, self._form.model)
-                update(k, steps)
-        if average is not None:
-            for part, coef in zip(total, self._trained, strict=True):
-                coef.copy_(part / (steps - first + 1))
+        take_steps(
+            self._form.model,
+            self._direction,
+            steps=steps,
+            step_size=step_size,
+            balls=[ball for ball in self._balls if ball is not None],
+            average=average,
+            callback=callback,
+        )
 
-    def _step(self, k: int, history: bool) -> None:
-        """One update of all trained layers from the present iterate."""
+    def _direction(self, k: int) -> list[Tensor]:
+        """The mean gradient of all trained layers at the present iterate, with the noise of step k."""
         guarantee = self._guarantee
         clip_norm = math.inf if guarantee is None else guarantee.clip_norm
         sums = self._form.sums(clip_norm=clip_norm)
-        if history:
+        if self._history:
             self._losses.append(float(sums.losses.mean()))
         means = [part / self._n for part in (sums.first, sums.second) if part is not None]
-        for coef, update in zip(self._trained, self._noisy(means, k), strict=True):
-            coef.sub_(update, alpha=self._step_size)
-        for ball in self._balls:
-            if ball is not None:
-                ball()
+        return self._noisy(means, k)
 
     def _noisy(self, means: list[Tensor], k: int) -> list[Tensor]:
         if self._guarantee is None or self._generator is None:
@@ -270,13 +252,6 @@ class _Loop:
         first, second = (0 if ball is None else ball.active for ball in self._balls)
         model = self._form.model
         return Descent(model, certificate, calibration, (first, second), tuple(self._losses))
-
-
-def _start(model: TwoLayerKAN, X: Any, y: Any) -> tuple[TwoLayerKAN, ClosedForm]:
-    trained = copy.deepcopy(model)
-    if not any(layer.coef.requires_grad for layer in (trained.first, trained.second)):
-        raise PlanError("no layer of the model is trained. Make it with train='first' or 'both'.")
-    return trained, ClosedForm(trained, X, y)
 
 
 def _radii(radii: tuple[float, float] | None) -> tuple[float, float]:

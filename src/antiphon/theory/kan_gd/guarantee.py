@@ -23,12 +23,12 @@ from antiphon.theory.kan_gd.calibration import (
 )
 from antiphon.theory.kan_gd.constants import SecondLayer, kan_constants
 from antiphon.theory.kan_gd.problem import Problem, sensitivities
+from antiphon.theory.kan_steps import START
 
 __all__ = ["CALIBRATIONS", "Guarantee", "Request", "guarantee_of"]
 
 CALIBRATIONS = ("literal", "corrected", "tight", "adaptive", "clipped")
 _LAYERS = ("first layer", "second layer")
-_START = "the model, as it was at the start, holds nothing of the data"
 _MEASURED = (
     "the second layer was measured at the start, which does not depend on the data: no part of δ is "
     "reserved for a large one"
@@ -127,7 +127,7 @@ def _certificate(calibration: Calibration, request: Request, model: TwoLayerKAN)
     found = certify(
         _plan(calibration, request), request.delta, epsilon=None if is_printed else request.epsilon
     )
-    lines = [_START]
+    lines = [START]
     if request.calibration == "adaptive":
         lines += [_ADAPTIVE, _MEASURED]
     elif request.calibration != "clipped":

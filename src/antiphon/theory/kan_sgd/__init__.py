@@ -1,9 +1,9 @@
-"""Private SGD with correlated noise on two-layer KANs: the bounds of [KANCorrelated26], made explicit.
+"""Private SGD with correlated noise on two-layer KANs: Algorithm 1 and the bounds of [KANCorrelated26].
 
-`optimization_bound` and `population_bound` evaluate what is proved, with all constants and conditions;
-the ``rate_`` functions and corollaries are the paper's asymptotics, with what they leave unknown.
-Its privacy theorems are in `antiphon.accounting.printed`. ``_printed`` marks statements that are wrong or
-incomplete as printed; the function beside them has the repair.
+`descend` runs the algorithm. `optimization_bound` and `population_bound` evaluate what is proved, with all
+constants and conditions; the ``rate_`` functions and corollaries are the paper's asymptotics, with what
+they leave unknown. Its privacy theorems are in `antiphon.accounting.printed`. ``_printed`` marks statements
+that are wrong or incomplete as printed; the function beside them has the repair.
 
 >>> from antiphon.theory import kan_sgd
 >>> run = kan_sgd.Descent(inputs=10, width=64, iterates=1000, batch=100, step_size=1e-3, clip_norm=6.0,
@@ -15,6 +15,7 @@ incomplete as printed; the function beside them has the repair.
 
 from antiphon.theory.condition import Condition
 from antiphon.theory.kan_sgd.advice import Advice, Recommendation, advise
+from antiphon.theory.kan_sgd.algorithm import Trajectory, descend, stochastic_gradient_descent
 from antiphon.theory.kan_sgd.correlation import (
     Correlation,
     best_lambda,
@@ -83,6 +84,7 @@ __all__ = [
     "Rate",
     "Recommendation",
     "Regime",
+    "Trajectory",
     "WidthWindow",
     "advise",
     "best_lambda",
@@ -93,6 +95,7 @@ __all__ = [
     "corollary_5_5_printed",
     "corollary_5_6",
     "correlated_bound",
+    "descend",
     "feasible_widths",
     "fluctuation",
     "full_batch",
@@ -115,6 +118,7 @@ __all__ = [
     "rate_population_printed",
     "stability_bound",
     "stability_conditions",
+    "stochastic_gradient_descent",
     "theorem_5_2_width_printed",
     "theorem_c23_width",
     "width_window",
