@@ -16,7 +16,7 @@ __all__ = ["FixedInputs", "Products"]
 _Array = NDArray[Any]
 _Rows = NDArray[np.intp]
 
-_TILE = 2**17  # bytes of coefficients that stay in the second cache
+_TILE = 2**18  # bytes of coefficients that stay in the second cache
 _SAMPLE = 1001  # rows that are asked for each column's most frequent value
 _PART = 1024  # rows whose features are made together, where they are not kept
 _WORTH = 0.5  # share of a column's rows with one value, above which that value is its background
@@ -144,17 +144,15 @@ class Products:
     def times(self, coef: _Array) -> _Array:
         """Φ coefᵀ: shape (rows, outputs)."""
         of, p = self._of, self._of.splines.size
-        cut = coef.reshape(of.outputs, of.d, p)
         out = np.zeros((len(self._rows), of.outputs), coef.dtype)
         if len(of.full):
-            some = cut if len(of.full) == of.d else cut[:, of.full]
+            some = coef if len(of.full) == of.d else self._cut(coef)[:, of.full]
             weight, whole = torch.from_numpy(some.reshape(of.outputs, -1)), torch.from_numpy(out)
             for where, part in self.parts():
                 torch.mm(part, weight.T, out=whole[where])
         if len(of.sparse):
             tiles = np.empty((len(of.sparse), p + 1, of.outputs), coef.dtype)
-            tiles[:, :-1] = cut[:, of.sparse].transpose(1, 2, 0)
-            np.einsum("ik,ikj->ij", of.common, tiles[:, :-1], out=tiles[:, -1])
+            fixed_kernels.pack(coef, of.sparse, of.common, tiles)
             out += tiles[:, -1].sum(0, dtype=np.float64).astype(coef.dtype)
             flat = tiles.reshape(-1, of.outputs)
             fixed_kernels.gather(self._rows, *of.entries, of.height, flat, out)
@@ -174,11 +172,14 @@ class Products:
         flat = tiles.reshape(-1, of.outputs)
         fixed_kernels.scatter(self._rows, *of.entries, of.height, weights, flat)
         total = weights.sum(0, dtype=np.float64).astype(weights.dtype)
-        tiles[:, :-1] += of.common[:, :, None] * (total - tiles[:, -1:])
-        out = np.empty((of.outputs, of.d, p), weights.dtype)
-        out[:, of.full] = full.reshape(of.outputs, -1, p)
-        out[:, of.sparse] = tiles[:, :-1].transpose(2, 0, 1)
-        return out.reshape(of.outputs, -1)
+        out = np.empty((of.outputs, of.d * p), weights.dtype)
+        self._cut(out)[:, of.full] = self._cut(full)
+        fixed_kernels.unpack(tiles, of.sparse, of.common, total, out)
+        return out
+
+    def _cut(self, values: _Array) -> _Array:
+        """Rows of coefficients, column by column: a view of shape (outputs, columns, p)."""
+        return values.reshape(self._of.outputs, -1, self._of.splines.size)
 
 
 def _backgrounds(x: _Array) -> tuple[_Array, NDArray[np.bool_]]:

@@ -10,7 +10,7 @@ from typing import no_type_check
 import numpy as np
 from numba import njit
 
-__all__ = ["count_entries", "fill_entries", "gather", "hidden", "scatter"]
+__all__ = ["count_entries", "fill_entries", "gather", "hidden", "pack", "scatter", "unpack"]
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}  # not nnan: a NaN must stay one
 
@@ -59,6 +59,41 @@ def fill_entries(x, columns, background, width, low, high, density, intervals, t
                         value = value * t + table[k, power]
                     values[e, k] = value
                 e += 1
+
+
+@no_type_check
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def pack(coef, columns, common, tiles):
+    """Coefficients (m, d p) of some columns as tiles (columns, p + 1, m), the background's product last."""
+    m, size = coef.shape[0], common.shape[1]
+    for i in range(len(columns)):
+        tile, begin = tiles[i], columns[i] * size
+        for j in range(m):
+            for k in range(size):
+                tile[k, j] = coef[j, begin + k]
+        tile[size] = 0
+        for k in range(size):
+            for j in range(m):
+                tile[size, j] += common[i, k] * tile[k, j]
+
+
+@no_type_check
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def unpack(tiles, columns, common, total, out):
+    """The transposed way, into ``out`` (m, d p).
+
+    A tile's last row holds the weights of rows that differ from the background; the rest of ``total``, the
+    weights of all rows, is the background's.
+    """
+    m, size = out.shape[0], common.shape[1]
+    for i in range(len(columns)):
+        tile, begin = tiles[i], columns[i] * size
+        for k in range(size):
+            for j in range(m):
+                tile[k, j] += common[i, k] * (total[j] - tile[size, j])
+        for j in range(m):
+            for k in range(size):
+                out[j, begin + k] = tile[k, j]
 
 
 @no_type_check
