@@ -164,6 +164,7 @@ def test_acceptance_kan_correlated_5_without_noise_it_is_clipped_and_then_plain_
                     coef -= 0.5 * part / 12
             torch.testing.assert_close(steps[t], coefs(model), rtol=0, atol=1e-12)
         assert found.certificate is None and found.iterates == 8 and found.projections == 0
+        assert found.noise_multiplier == 0.0
 
 
 def test_acceptance_kan_correlated_6_shifted_identity(lam=0.7, T=101):
@@ -229,6 +230,7 @@ def test_acceptance_kan_correlated_8_iterates_and_releases():
     x, y = sample()
     found, iterates = descend(network(), x, y, iterates=6)
     assert len(iterates) == found.iterates == 6 and found.certificate.plan.steps == 5
+    assert found.noise_multiplier == found.certificate.plan.noise_multiplier == 1.5
     advice = kan_sgd.advise(400, 4, 1.0, 1e-3, noise=lambda plan: float(plan.steps))
     assert advice.steps.value == 19  # sqrt(400) iterates
     assert advice.plan(400).steps == 19 == advice.noise_multiplier.value

@@ -56,12 +56,14 @@ class Trajectory:
         model: The trained network; the one given is left as it was.
         certificate: What is proved of ``model`` and of all iterates together; None without noise.
         iterates: T, the start among them.
+        noise_multiplier: κ; 0 without noise.
         projections: How many steps ended on the ball. While it is 0, correlated noise cancels exactly.
     """
 
     model: TwoLayerKAN
     certificate: Certificate | None
     iterates: int
+    noise_multiplier: float
     projections: int
 
 
@@ -159,7 +161,7 @@ def descend(
     projections = _run(private, direction, plan.steps, step_size, radius, average, callback)
     lines = (START, SEEDED) if seed is not None else (START,)
     certificate = replace(certificate, assumptions=(*certificate.assumptions, *lines))
-    return Trajectory(private, certificate, iterates, projections)
+    return Trajectory(private, certificate, iterates, plan.known_noise(), projections)
 
 
 def stochastic_gradient_descent(
@@ -211,7 +213,7 @@ def stochastic_gradient_descent(
         form, drawn, _generator(seed), drawn.expected_batch(form.n), clip_norm, None
     )
     projections = _run(trained, direction, steps, step_size, radius, average, callback)
-    return Trajectory(trained, None, iterates, projections)
+    return Trajectory(trained, None, iterates, 0.0, projections)
 
 
 class _Direction:
