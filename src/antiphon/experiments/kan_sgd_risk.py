@@ -6,8 +6,8 @@ closed form, and λ* of `antiphon.theory.kan_sgd.best_lambda` applies, with a = 
 measured at the start on other synthetic records. The risk is that of the theorems: the mean over the
 iterates. Steps grow as sqrt(n), as in the regime of Corollary 5.3 of [KANCorrelated26].
 
-Left: hardly any noise, independent noise, λ* and λ = 0.8, at ε = 2, δ = 1/n, with slopes of log risk in
-log n. Seen in single runs (width 32) at n = 500, 2000, 8000: 0.488, 0.389, 0.306 with hardly any noise;
+Left: no noise, independent noise, λ* and λ = 0.8, at ε = 2, δ = 1/n, with slopes of log risk in
+log n. Seen in single runs (width 32) at n = 500, 2000, 8000: 0.488, 0.389, 0.306 without noise;
 0.595, 0.452, 0.327 with independent noise; 0.558, 0.424, 0.314 with λ*, which is about 0.38; 0.520, 0.402,
 0.308 with λ = 0.8; slopes of -0.17, -0.22, -0.21 and -0.19. Risk falls with n, but more slowly than the
 bounds' n^(-1/2) (the mean over iterates holds the start's loss). λ* takes away a third to a half of what
