@@ -35,7 +35,8 @@ OURS = "private, closed form"
 
 def closed_step(case: str, x: Tensor, y: Tensor, batch: int) -> Step:
     model = TwoLayerKAN(CASES[case].d, WIDTH, train="both")
-    form, noise = ClosedForm(model, x, y), Generator.secure()
+    form = ClosedForm(model, x, y, background=-1.0 if CASES[case].background else None)
+    noise = Generator.secure()
     layers, count = (model.first.coef, model.second.coef), 0
 
     @torch.no_grad()

@@ -104,15 +104,15 @@ def test_each_step_is_the_mean_gradient_with_the_calibrated_noise(calibration):
     start = network()
     found = descend(start, x, y, calibration, steps=1, clip_norm=1e3)
     plain = by_autograd(network(), x, y, 0.5, 1)
-    source = noise_source(Generator.seeded(1), found.certificate.plan, 0.5, x, y, start)
+    radii = RADII.get(calibration, (math.inf,) * 2)
+    source = noise_source(Generator.seeded(1), found.certificate.plan, 0.5, radii, x, y, start)
     noise = source.normal(coefs(start), 0)
     scales = [block.noise for block in found.calibration.blocks]
     scales = scales if len(scales) == 2 else 2 * scales
     parts = zip(coefs(found.model), coefs(plain), coefs(start), noise, scales, strict=True)
     for place, (after, before, at, z, scale) in enumerate(parts):
         moved = before - 0.5 * scale * z - at
-        radius = RADII.get(calibration, (math.inf,) * 2)[place]
-        expected = at + moved * min(1.0, radius / float(moved.norm()))
+        expected = at + moved * min(1.0, radii[place] / float(moved.norm()))
         torch.testing.assert_close(after, expected, atol=1e-11, rtol=0)
 
 
@@ -245,6 +245,8 @@ def test_what_cannot_run_says_what_to_do():
         ({"calibration": "adaptive", "split": "half"}, "split is 'equal' or 'optimal'; got 'half'"),
         ({"steps": 0}, "steps must be a whole number of at least 1; got 0"),
         ({"step_size": 0.0}, "step_size must be positive and finite; got 0.0"),
+        ({"clip_norm": 1e-300}, "in float64 the clip norm must be between"),
+        ({"background": [0.0]}, r"one for each of the 3 columns; got shape \(1,\)"),
     ]
     for options, message in refused:
         with pytest.raises(PlanError, match=message):
@@ -253,6 +255,11 @@ def test_what_cannot_run_says_what_to_do():
         descend(network(train="first"), x, y, "literal")
     with pytest.raises(PlanError, match="no layer of the model is trained"):
         descend(network().requires_grad_(False), x, y)
+    silent = network()
+    with torch.no_grad():
+        silent.second.coef.zero_()
+    with pytest.raises(PlanError, match="the second layer is zero at the start"):
+        descend(silent, x, y, "adaptive")
     with pytest.raises(PlanError, match="a degree of at least 3; got 2"):
         descend(network(degree=2), x, y, "adaptive")
     assert descend(network(degree=2), x, y, "clipped").certificate.epsilon <= 2.0
@@ -370,9 +377,33 @@ def test_acceptance_kan_dpgd_25_images_of_zeros_and_ones():
 
 def test_one_seed_in_two_runs_does_not_share_noise():
     x, y = sample()
+    plans = [descend(network(), x, y, "clipped", steps=k).certificate.plan for k in (1, 2)]
     sources = {
-        noise_source(Generator.seeded(1), descend(network(), x, y, "clipped", steps=steps).certificate.plan,
-                     0.5, x, labels, network())
-        for steps in (1, 2) for labels in (y, -y)
-    }  # fmt: skip
-    assert len(sources) == 4
+        noise_source(Generator.seeded(1), plan, 0.5, (math.inf, radius), x, labels, network())
+        for plan in plans
+        for labels in (y, -y)
+        for radius in (1.0, math.inf)
+    }
+    assert len(sources) == 8
+
+
+def test_noise_of_unclipped_gradients_makes_up_for_rounding():
+    request = Request("tight", 2.0, 1e-4, n=60, steps=3, radii=(1.0, 1.0))
+    for dtype, more in ((torch.float32, 1.5e-5), (torch.float64, 3e-14)):
+        model = network(dtype=dtype)
+        found = guarantee_of(model, request)
+        for noise, block in zip(found.noise(model), found.calibration.blocks, strict=True):
+            assert 1 < noise / block.noise <= 1 + 1.1 * more
+
+
+def test_a_declared_background_changes_nothing_but_speed():
+    x, y = sample()
+    x[:, 1] = torch.where(x[:, 1] > 0.5, x[:, 1], -1.0)
+    for background in (-1.0, [math.nan, -1.0, math.nan]):
+        for run in (
+            descend,
+            lambda *data, **how: kan_gd.gradient_descent(*data, step_size=0.5, steps=4, **how),
+        ):
+            one, other = (run(network(), x, y, background=b).model for b in (None, background))
+            for a, b in zip(coefs(one), coefs(other), strict=True):
+                torch.testing.assert_close(a, b, atol=1e-12, rtol=0)

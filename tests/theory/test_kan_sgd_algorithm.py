@@ -358,6 +358,16 @@ def test_correlated_noise_leaves_less_of_itself_than_independent_noise_of_the_sa
     assert moved[1] < 0.5 * moved[0]
 
 
+def test_an_infinite_radius_is_none_and_a_background_changes_nothing():
+    x, y = sample()
+    x[:40, 1] = -1.0
+    one = descend(network(), x, y)[1][-1][0]
+    for options in ({"radius": math.inf}, {"background": -1.0}, {"background": [math.nan, -1, -1]}):
+        torch.testing.assert_close(
+            descend(network(), x, y, **options)[1][-1][0], one, rtol=0, atol=1e-12
+        )
+
+
 def test_what_cannot_run_says_what_to_do():
     x, y = sample()
     refused = [

@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 from antiphon.errors import PlanError
 from antiphon.models import TwoLayerKAN
+from antiphon.models.fixed_inputs import FixedInputs
 from antiphon.training.closed_form import ClosedForm
 
 
@@ -80,16 +81,75 @@ def test_what_is_not_finite_counts_as_zero(bad):
     assert sums.first.isfinite().all() and sums.second.isfinite().all()
 
 
+def longest(form, clip_norm):
+    """Of all contributions, each taken alone."""
+    found = 0.0
+    for row in range(form.n):
+        sums = form.sums([row], clip_norm)
+        parts = [part.double() for part in (sums.first, sums.second) if part is not None]
+        found = max(found, math.hypot(*(float(part.norm()) for part in parts)))
+    return found / clip_norm
+
+
 def test_no_example_passes_the_clip_norm_in_single_precision():
     torch.manual_seed(0)
     model = TwoLayerKAN(10, 32, train="both")
-    x, y = torch.rand(200, 10) * 2 - 1, torch.ones(200)
+    form = ClosedForm(model, torch.rand(200, 10) * 2 - 1, torch.ones(200))
+    assert 1 - 1e-5 < longest(form, 0.2) <= 1.0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("train", ["first", "second", "both"])
+def test_nor_does_one_of_a_wide_network_of_equal_units(train, dtype):
+    """All rounded the same way: sums of squares in single precision were 2e-4 too small."""
+    torch.manual_seed(0)
+    model = TwoLayerKAN(2, 32_768, train=train).to(dtype)
+    with torch.no_grad():
+        model.first.coef[:] = model.first.coef[0]
+        model.second.coef[:] = model.second.coef[:, :8].repeat(1, 32_768)
+    form = ClosedForm(model, torch.rand(12, 2) * 2 - 1, torch.ones(12))
+    assert 1 - 1e-5 < longest(form, 1e-3) <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("scale", "clip_norm"),
+    [(1e-22, 1e-23), (1e-24, 1e-26), (1e-30, 1e-31), (1e15, 1e-6), (1e37, 1e-20)],
+)
+def test_nor_do_examples_whose_squares_underflow_or_overflow(scale, clip_norm):
+    torch.manual_seed(0)
+    model = TwoLayerKAN(2, 8, scale=scale)
+    x = torch.rand(50, 2) * 2 - 1
+    form = ClosedForm(model, x, torch.ones(50))
+    assert 0 < longest(form, clip_norm) <= 1.0
+
+
+def test_clip_norms_at_the_end_of_the_numbers_are_refused():
+    model, x, y = case()
+    for clip_norm in (1e-44, 1e-32, 1e36):
+        with pytest.raises(
+            PlanError, match=r"in float32 the clip norm must be between 1e-31 and 4e\+31"
+        ):
+            ClosedForm(model.float(), x, y).sums(clip_norm=clip_norm)
+
+
+def test_an_empty_batch_is_zero_where_features_are_made_anew():
+    model, x, y = case()
     form = ClosedForm(model, x, y)
-    longest = 0.0
-    for row in range(200):
-        sums = form.sums([row], clip_norm=0.2)
-        longest = max(longest, math.hypot(sums.first.double().norm(), sums.second.double().norm()))
-    assert 0.2 * (1 - 1e-5) < longest <= 0.2 * (1 + 1e-5)
+    form.inputs = FixedInputs(x.numpy(), model.first.splines, 6, largest=0.0)
+    assert form.inputs.dense is None
+    for _ in range(20):
+        form.sums([0, 5, 7], 0.3)
+        empty = form.sums([], 0.3)
+        assert not empty.first.any() and not empty.second.any()
+
+
+@pytest.mark.parametrize("background", [None, -1.0, [math.nan, math.nan, -1.0, math.nan]])
+def test_a_background_changes_no_sum(background):
+    model, x, y = case()
+    total, *_ = one_by_one(model, x, y, 0.3)
+    found = ClosedForm(model, x, y, background=background).sums(clip_norm=0.3)
+    for part, expected in zip((found.first, found.second), total, strict=True):
+        torch.testing.assert_close(part, expected, atol=1e-11, rtol=0)
 
 
 def test_extreme_margins_keep_their_loss_and_gradient():

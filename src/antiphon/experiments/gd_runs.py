@@ -165,6 +165,7 @@ def _descended(config: Config, start: TwoLayerKAN, X: Tensor, y: Tensor, look: A
         "steps": config.steps,
         "radii": (config.radius,) * 2 if config.noise in _IN_BALLS else None,
         "callback": look,
+        "background": -1.0 if config.data == "mnist-01" else None,  # of empty pixels
     }
     if config.noise.startswith("none"):
         gradient_descent(start, X, y, **options)

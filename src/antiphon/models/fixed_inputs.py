@@ -5,7 +5,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from antiphon.errors import PlanError
 from antiphon.linalg import UniformSplines, spline_pieces
@@ -17,23 +17,25 @@ _Array = NDArray[Any]
 _Rows = NDArray[np.intp]
 
 _TILE = 2**18  # bytes of coefficients that stay in the second cache
-_SAMPLE = 1001  # rows that are asked for each column's most frequent value
-_PART = 1024  # rows whose features are made together, where they are not kept
-_WORTH = 0.5  # share of a column's rows with one value, above which that value is its background
+# Rows whose sums are taken in the inputs' precision; sums of those, in double. So one record can change the
+# rounding of few others, and by little: in single precision a running sum of very many would swallow them.
+_PART = 1024
 
 
 @final
 class FixedInputs:
     """The products Φ Wᵀ and Sᵀ Φ of n rows of inputs, where Φ[i] holds all spline values of row i.
 
-    A column in which most rows share a value, as images share their background, is kept sparse: that
-    value's features are multiplied once for all rows, and only other values are visited, degree + 1 of
-    whose p features are not zero. The features of all other columns are kept dense, for BLAS.
+    A column with a background, a value that most rows share, as images do, is kept sparse: that value's
+    features are multiplied once for all rows, and only other values are visited, degree + 1 of whose p
+    features are not zero. The features of all other columns are kept dense, for BLAS.
 
     Args:
         x: Inputs, one row per example, float32 or float64.
         splines: The grid.
         outputs: m, the number of rows of W and of columns of S.
+        background: Of all columns, or of each, where NaN is none. It changes speed, and the rounding of
+            every row: so it is declared, and not looked for in the data.
         largest: Bytes of dense features that are kept; larger ones are made anew for each product.
 
     Attributes:
@@ -48,7 +50,13 @@ class FixedInputs:
     """
 
     def __init__(
-        self, x: _Array, splines: UniformSplines, outputs: int, *, largest: float = 4e9
+        self,
+        x: _Array,
+        splines: UniformSplines,
+        outputs: int,
+        *,
+        background: ArrayLike | None = None,
+        largest: float = 4e9,
     ) -> None:
         if x.ndim != 2 or not x.size or x.dtype not in (np.float32, np.float64):
             raise PlanError(
@@ -59,8 +67,10 @@ class FixedInputs:
         self.splines, self.outputs = splines, outputs
         self.n, self.d = x.shape
         self.void: NDArray[np.bool_] = np.asarray(np.isnan(x).any(1))
-        values, is_sparse = _backgrounds(x)
-        self.sparse, self.full = np.flatnonzero(is_sparse), np.flatnonzero(~is_sparse)
+        values = _backgrounds(background, x)
+        self.sparse, self.full = (
+            np.flatnonzero(some) for some in (~np.isnan(values), np.isnan(values))
+        )
         self.common = kernels.basis(values[self.sparse], splines, 0)  # features of the backgrounds
         self._others = np.nan_to_num(x[:, self.full], nan=0.0)  # void rows have no weight
         self.entries = self._encode(x, values[self.sparse])
@@ -139,7 +149,7 @@ class Products:
             return
         for begin in range(0, len(self._rows), _PART):
             some = slice(begin, begin + _PART)
-            yield some, self._of.features(self._rows[some])
+            yield some, self._features(some)
 
     def times(self, coef: _Array) -> _Array:
         """Φ coefᵀ: shape (rows, outputs)."""
@@ -160,30 +170,45 @@ class Products:
 
     def weighted(self, weights: _Array) -> _Array:
         """weightsᵀ Φ, summed over the rows: shape (outputs, d · p)."""
-        of, p = self._of, self._of.splines.size
-        width, w = len(of.full) * p, torch.from_numpy(weights)
-        total_dense = w.new_empty(of.outputs, width)
-        for count, (where, part) in enumerate(self.parts()):
-            torch.addmm(total_dense, w[where].T, part, beta=min(count, 1), out=total_dense)
-        full: _Array = total_dense.numpy()
+        parts = [slice(k, k + _PART) for k in range(0, len(self._rows), _PART)]
+        if len(parts) == 1:
+            return self._weighted(weights, parts[0])
+        total = np.zeros((self._of.outputs, self._of.d * self._of.splines.size))
+        for part in parts:
+            total += self._weighted(weights, part)
+        return total.astype(weights.dtype)
+
+    def _weighted(self, weights: _Array, part: slice) -> _Array:
+        of, p, some = self._of, self._of.splines.size, weights[part]
+        full: _Array = torch.mm(torch.from_numpy(some).T, self._features(part)).numpy()
         if not len(of.sparse):
             return full
         tiles = np.zeros((len(of.sparse), p + 1, of.outputs), weights.dtype)
         flat = tiles.reshape(-1, of.outputs)
-        fixed_kernels.scatter(self._rows, *of.entries, of.height, weights, flat)
-        total = weights.sum(0, dtype=np.float64).astype(weights.dtype)
+        fixed_kernels.scatter(self._rows[part], *of.entries, of.height, some, flat)
+        total = some.sum(0, dtype=np.float64).astype(weights.dtype)
         out = np.empty((of.outputs, of.d * p), weights.dtype)
         self._cut(out)[:, of.full] = self._cut(full)
         fixed_kernels.unpack(tiles, of.sparse, of.common, total, out)
         return out
+
+    def _features(self, part: slice) -> torch.Tensor:
+        """Dense features of some of the rows."""
+        if self._dense is not None:
+            return self._dense[part]
+        return self._of.features(self._rows[part])
 
     def _cut(self, values: _Array) -> _Array:
         """Rows of coefficients, column by column: a view of shape (outputs, columns, p)."""
         return values.reshape(self._of.outputs, -1, self._of.splines.size)
 
 
-def _backgrounds(x: _Array) -> tuple[_Array, NDArray[np.bool_]]:
-    """Each column's median over some rows, and whether it is the value of most of them."""
-    sample = np.sort(x[:: max(1, len(x) // _SAMPLE)], axis=0)
-    middle = sample[len(sample) // 2]
-    return middle, (sample == middle).mean(0) > _WORTH
+def _backgrounds(background: ArrayLike | None, x: _Array) -> _Array:
+    """One for each column, in the inputs' precision; NaN where there is none."""
+    values = np.asarray(np.nan if background is None else background, x.dtype)
+    if values.shape not in ((), (x.shape[1],)):
+        raise PlanError(
+            f"background is one number, or one for each of the {x.shape[1]} columns; got shape "
+            f"{values.shape}."
+        )
+    return np.broadcast_to(values, x.shape[1:])

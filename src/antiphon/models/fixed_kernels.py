@@ -171,7 +171,7 @@ def hidden(
             t[j] = z - u.dtype.type(k)
             steep[j] = (one - row[j] * row[j] if is_tanh else row[j] * (one - row[j])) * density
         values = u.dtype.type(0)
-        slopes = u.dtype.type(0)
+        slopes = 0.0  # norms in double: in single precision wide layers pass the clip norm, tiny ones any
         for j in range(m):
             k = q[j]
             value, slope = pieces[j, k, powers - 1], u.dtype.type(0)
@@ -187,8 +187,8 @@ def hidden(
             s = slope * steep[j]
             row[j] = s
             values += value
-            slopes += s * s
-        norms = u.dtype.type(0)
+            slopes += np.float64(s) * np.float64(s)  # float() would leave it as it is
+        norms = 0.0
         if trains_second:
             top = len(squares) - 1
             for j in range(m):
@@ -197,11 +197,11 @@ def hidden(
                 for j in range(m):
                     n2[j] = n2[j] * t[j] + squares[e]
             for j in range(m):
-                norms += n2[j]
-        margin = float(signs[i]) * float(values) / root
+                norms += np.float64(n2[j])
+        margin = np.float64(signs[i]) * np.float64(values) / root
         pull = -1.0 / (1.0 + np.exp(margin))
-        total = first_factor * first_squares[i] * slopes + norms
-        norm = -pull * np.sqrt(float(total)) / root
+        total = first_factor * np.float64(first_squares[i]) * slopes + norms
+        norm = -pull * np.sqrt(total) / root
         weight = pull * signs[i] / root
         if norm > clip_norm:
             weight *= clip_norm / norm
@@ -214,7 +214,9 @@ def hidden(
             continue
         r = u.dtype.type(weight)
         for j in range(m):
-            row[j] *= r
+            row[j] = u.dtype.type(
+                float(row[j]) * weight
+            )  # the weight of a steep example may underflow
         if trains_second:
             for j in range(m):
                 k, power = q[j], r

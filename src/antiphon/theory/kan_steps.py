@@ -24,7 +24,9 @@ Callback = Callable[[int, TwoLayerKAN], object]
 def copy_of(model: TwoLayerKAN) -> TwoLayerKAN:
     """A copy to be trained, if one of its layers learns at all."""
     if not trained_layers(model):
-        raise PlanError("no layer of the model is trained. Make it with train='first' or 'both'.")
+        raise PlanError(
+            "no layer of the model is trained. Make it with train='first', 'second' or 'both'."
+        )
     return copy.deepcopy(model)
 
 

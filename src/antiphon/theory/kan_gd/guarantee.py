@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
+import torch
+
 from antiphon import plan as plans
 from antiphon.certificate import Certificate, certify
 from antiphon.checks import positive
@@ -29,6 +31,7 @@ __all__ = ["CALIBRATIONS", "Guarantee", "Request", "guarantee_of"]
 
 CALIBRATIONS = ("literal", "corrected", "tight", "adaptive", "clipped")
 _LAYERS = ("first layer", "second layer")
+_ROUNDINGS = 128  # of gradients and balls, about 1.5e-5 in single precision
 _MEASURED = (
     "the second layer was measured at the start, which does not depend on the data: no part of δ is "
     "reserved for a large one"
@@ -93,12 +96,14 @@ class Guarantee:
         blocks, trained = self.calibration.blocks, _trained(model)
         if self.request.calibration == "clipped":
             return [blocks[0].noise] * len(trained)
+        # Gradients that are not clipped and balls are exact up to rounding: a little more noise covers it.
+        more = 1 + _ROUNDINGS * torch.finfo(model.first.coef.dtype).eps
         if self.request.calibration != "adaptive":
-            return [block.noise for block in blocks]
+            return [more * block.noise for block in blocks]
         # Each layer keeps its ratio of noise to sensitivity: that ratio is what the plan certifies.
         problem = _problem(model, self.request)
         bounds = sensitivities(problem, _measured(model, problem))
-        ratios = [block.noise / block.sensitivity for block in blocks]
+        ratios = [more * block.noise / block.sensitivity for block in blocks]
         return [ratio * bounds[i] for ratio, i in zip(ratios, trained, strict=True)]
 
 
@@ -253,6 +258,11 @@ def _check(model: TwoLayerKAN, request: Request) -> None:
         raise PlanError(
             f"calibration {kind!r} bounds gradients by a ball around the second layer's start: give "
             "radii=(R1, R2) with a finite R2, or take 'adaptive' or 'clipped'."
+        )
+    if kind != "clipped" and not bool(model.second.coef.any()):
+        raise PlanError(
+            "the second layer is zero at the start, so that the first one's gradient is, and has no bound "
+            "to be noised by. Draw it (start='gaussian'), or take 'clipped'."
         )
     if request.split not in ("equal", "optimal"):
         raise PlanError(f"split is 'equal' or 'optimal'; got {request.split!r}.")
