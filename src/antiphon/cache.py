@@ -17,7 +17,7 @@ from antiphon.version import __version__
 
 __all__ = ["folder", "load", "remembered", "store"]
 
-# Raise it when an accountant's numbers change: entries of other editions are not used.
+# Raise it when entries change their form. Proofs are keyed by their accountants' source, too.
 _EDITION = 1
 
 

@@ -10,6 +10,7 @@ import antiphon as ap
 from antiphon import cache
 from antiphon.accounting import certification, mixture
 from antiphon.accounting.certification import FAILURE, Point, least_epsilon, least_noise, prove
+from antiphon.accounting.edition import edition
 from antiphon.accounting.lambda_pair import LambdaPair
 from antiphon.accounting.monte_carlo import Certified
 from antiphon.accounting.sampled import AbstractSampled
@@ -207,6 +208,37 @@ def test_the_point_a_plan_was_calibrated_for_is_not_proved_twice(shared_cache, p
     for other, delta, epsilon in others:
         with pytest.raises(AssertionError, match="paths were drawn"):
             ap.certify(other, delta, epsilon=epsilon)
+
+
+def test_points_asked_for_in_vain_add_to_the_failure_of_what_is_proved(plan, monkeypatch):
+    """One ε after the other until one is proved: 136 attempts were once quoted as a single one."""
+    noisy = plan.with_noise(3.0)
+    _, route = scripted(plan, monkeypatch, [2 * DELTA, 2 * DELTA, 2 * DELTA, DELTA, DELTA])
+    proof = import_module("antiphon.accounting.proof")
+
+    def none(plan, tight):
+        raise UnsupportedError("no curve")
+
+    monkeypatch.setattr(proof, "sampled_routes", lambda plan: [route])
+    monkeypatch.setattr(proof, "open_routes", none)
+    for epsilon in (0.7, 0.8, 0.7):
+        with pytest.raises(PlanError, match="is not proved for this plan"):
+            ap.certify(noisy, DELTA, epsilon=epsilon)
+    found = ap.certify(noisy, DELTA, epsilon=1.0)
+    assert 1 - found.confidence == pytest.approx(FAILURE * (1 + 2 / 8), rel=1e-6)
+    again = ap.certify(noisy, DELTA)
+    assert (again.epsilon, again.confidence) == (1.0, found.confidence)
+    other = ap.certify(plan.with_noise(3.1), DELTA, epsilon=1.0)
+    assert 1 - other.confidence == pytest.approx(FAILURE, rel=1e-6)
+
+
+def test_proofs_of_other_accountants_are_not_quoted(shared_cache, plan, monkeypatch):
+    found = ap.calibrate(plan, epsilon=1.0, delta=DELTA)
+    key = {"plan": certification.identity(found)}
+    assert cache.load("points", key | {"edition": edition()})
+    assert certification.known_point(found, mixture.route(found), DELTA, 1.0) is not None
+    monkeypatch.setattr(certification, "edition", lambda: "another")
+    assert certification.known_point(found, mixture.route(found), DELTA, 1.0) is None
 
 
 def test_a_damaged_cache_costs_time_and_nothing_else(plan):

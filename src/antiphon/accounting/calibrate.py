@@ -12,6 +12,7 @@ from antiphon.accounting import conditional, conditioned, moments, pld, rdp, shu
 from antiphon.accounting.account import is_independent
 from antiphon.accounting.auto import Choice, choose
 from antiphon.accounting.certification import estimated_noise, identity, least_noise
+from antiphon.accounting.edition import edition
 from antiphon.accounting.gaussian import check_delta, check_epsilon, gaussian_mu
 from antiphon.accounting.routes import ROUTES, correlated, no_bound, sampled_routes
 from antiphon.accounting.sampled import SampledRoute
@@ -69,7 +70,8 @@ def calibrate(
             "blocks have noise multipliers of their own; scale them and certify the plan."
         )
     how = _How(tight, quick)
-    key = {"plan": identity(plan), "epsilon": epsilon, "delta": delta, "tight": tight}
+    key: dict[str, Any] = {"plan": identity(plan), "edition": edition()}
+    key |= {"epsilon": epsilon, "delta": delta, "tight": tight}
     if quick:
         key["quick"] = True
     found = remembered("plans", key, lambda: _found(plan, epsilon, delta, how))

@@ -6,7 +6,9 @@ that all attempts together, and the band for attacks beside them, fail with prob
 `FAILURE`. The other half is for a rival: whoever has two plans certified and keeps the better one, as
 `auto` does, picks by the results, so both failures count. Among several sampled routes only the one with
 the best estimate is certified. Seeds follow from what the bound depends on and the point: whoever certifies
-the same point again draws the same paths, also for a data set of another size.
+the same point again draws the same paths, also for a data set of another size. A point that was asked for
+by name and not proved is kept, and its share of the failure probability is added to whatever is proved for
+that plan afterwards.
 """
 
 import hashlib
@@ -21,6 +23,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from antiphon.accounting.account import effective_noise
+from antiphon.accounting.edition import edition
 from antiphon.accounting.profile import NumericalProfile
 from antiphon.accounting.sampled import SampledRoute
 from antiphon.cache import load, remembered, store
@@ -34,12 +37,14 @@ __all__ = [
     "Point",
     "estimated_epsilon",
     "estimated_noise",
+    "failed_before",
     "identity",
     "is_likely",
     "known_point",
     "least_epsilon",
     "least_noise",
     "prove",
+    "remember_failed",
 ]
 
 FAILURE = 1e-6  # of all attempts together, and of a rival's
@@ -179,7 +184,7 @@ def prove(
     seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
     with bar(f"certifying noise {noise:.4g} at ε = {epsilon:.4g}, δ = {delta:g}") as progress:
         found = route.at(noise).certified_delta(
-            epsilon, seed=seed, paths=paths, failure=FAILURE / 2 ** (attempt + 3), progress=progress
+            epsilon, seed=seed, paths=paths, failure=_share(attempt), progress=progress
         )
     if found.delta > delta:
         return None, found.delta
@@ -309,7 +314,11 @@ def _paths(route: SampledRoute, delta: float, tight: bool) -> int:
 
 
 def _key(plan: Plan, route: SampledRoute, delta: float, tight: bool) -> dict[str, Any]:
-    return {"plan": identity(plan), "route": route.route, "delta": delta, "tight": tight}
+    return {**_plan_key(plan), "route": route.route, "delta": delta, "tight": tight}
+
+
+def _plan_key(plan: Plan) -> dict[str, str]:
+    return {"plan": identity(plan), "edition": edition()}
 
 
 def identity(plan: Plan) -> str:
@@ -330,7 +339,7 @@ def _point(values: dict[str, Any]) -> Point:
 
 
 def _remember(plan: Plan, point: Point) -> None:
-    key = {"plan": identity(plan)}
+    key = _plan_key(plan)
     points = load("points", key) or []
     if point not in map(_point, points):
         store("points", key, [*points, vars(point)])
@@ -344,7 +353,7 @@ def known_point(
     It is picked by its result, so the failure probabilities of all candidates add. With ``epsilon``, only
     the proof of that very point is looked for: whoever proved it again would draw the same paths.
     """
-    points = [_point(values) for values in load("points", {"plan": identity(plan)}) or []]
+    points = [_point(values) for values in load("points", _plan_key(plan)) or []]
     if epsilon is not None:
         return next((p for p in points if _is_at(p, route, epsilon, delta)), None)
     fitting = [p for p in points if p.delta <= delta and p.route == route.route]
@@ -352,6 +361,29 @@ def known_point(
     if best is None:
         return None
     return replace(best, delta=delta, failure=sum(p.failure for p in fitting))
+
+
+def remember_failed(
+    plan: Plan, route: SampledRoute, epsilon: float, delta: float, tight: bool
+) -> None:
+    """Keep that this very point was asked for and not proved; `failed_before` counts it."""
+    key, what = _plan_key(plan), [route.route, epsilon, delta, tight]
+    tried = load("failed", key) or []
+    if what not in tried:  # asked again, it would draw the same paths
+        store("failed", key, [*tried, what])
+
+
+def failed_before(plan: Plan) -> float:
+    """Failure probability of the points that were asked for in vain.
+
+    Whoever asks for one ε after the other until one is proved picks it by its result, so all count.
+    """
+    return len(load("failed", _plan_key(plan)) or []) * _share(0)
+
+
+def _share(attempt: int) -> float:
+    """Of the failure probability, for one attempt: half of what is left."""
+    return FAILURE / 2 ** (attempt + 3)
 
 
 def _is_at(point: Point, route: SampledRoute, epsilon: float, delta: float) -> bool:

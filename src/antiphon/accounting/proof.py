@@ -8,9 +8,11 @@ from antiphon.accounting.account import Account
 from antiphon.accounting.certification import (
     Point,
     estimated_epsilon,
+    failed_before,
     known_point,
     least_epsilon,
     prove,
+    remember_failed,
 )
 from antiphon.accounting.gaussian import check_delta, check_epsilon
 from antiphon.accounting.profile import AbstractProfile, ConvexProfile
@@ -118,14 +120,14 @@ def _of_curve(account: Account, delta: float, wanted: float | None) -> Proof:
     )
 
 
-def _of_point(route: SampledRoute, point: Point) -> Proof:
+def _of_point(plan: Plan, route: SampledRoute, point: Point) -> Proof:
     return Proof(
         point.epsilon,
         route.route,
         f"{route.theorem}; {point.paths:.2g} paths in each direction",
         route.references,
         point.profile,
-        failure=point.failure,
+        failure=point.failure + failed_before(plan),
     )
 
 
@@ -144,7 +146,7 @@ def _sampled(
     for route in routes:  # such as the point that the plan was calibrated for
         known = known_point(plan, route, delta, epsilon)
         if known is not None and known.epsilon < least:
-            return _of_point(route, known)
+            return _of_point(plan, route, known)
     if epsilon is not None and len(routes) == 1:
         estimates = [epsilon]  # nothing to choose
     else:
@@ -152,13 +154,15 @@ def _sampled(
     promised, route = min(zip(estimates, routes, strict=True), key=lambda pair: pair[0])
     if epsilon is not None:
         point = prove(plan, route, epsilon, delta, tight=tight)[0]
+        if point is None:
+            remember_failed(plan, route, epsilon, delta, tight)
     elif promised > _WORTH * least:
         return None
     else:
         # Infinite if there was no estimate: then the search says why.
         start = promised if promised < math.inf else None
         point = least_epsilon(plan, route, delta, tight=tight, start=start)
-    return _of_point(route, point) if point is not None and point.epsilon < least else None
+    return _of_point(plan, route, point) if point is not None and point.epsilon < least else None
 
 
 def _estimate(plan: Plan, route: SampledRoute, delta: float, tight: bool) -> float:
