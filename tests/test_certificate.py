@@ -9,7 +9,7 @@ from antiphon.accounting import unamplified
 from antiphon.accounting.gaussian import gaussian_epsilon
 from antiphon.certificate import round_up
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.events import GaussianRelease
+from antiphon.events import GaussianRelease, PureRelease
 from antiphon.mechanisms import Independent, NuFTRL, Tree
 
 
@@ -70,7 +70,9 @@ def test_a_release_beside_training_is_named(plan):
     with_bound = replace(plan, extra=(GaussianRelease(0.2, "a private bound"),))
     certificate = ap.certify(with_bound, delta=1e-5)
     assert certificate.epsilon > ap.certify(plan, delta=1e-5).epsilon
-    assert any("a private bound" in line for line in certificate.assumptions)
+    assert "a private bound was released: with Gaussian noise, μ = 0.2" in certificate.assumptions
+    pure = replace(plan, extra=(PureRelease(0.1, "a count"),))
+    assert "a count was released: with ε = 0.1" in ap.certify(pure, delta=1e-5).assumptions
 
 
 def test_an_unfinished_plan_is_not_certified():

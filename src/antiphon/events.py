@@ -32,6 +32,10 @@ class GaussianRelease:
             raise PlanError(f"μ of a Gaussian release must be positive and finite; got {self.mu}.")
         _resolve(self)
 
+    def __str__(self) -> str:
+        """What it costs."""
+        return f"with Gaussian noise, μ = {self.mu:.4g}"
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
         return _as_dict(self)
@@ -58,6 +62,10 @@ class PureRelease:
         if not 0 < self.epsilon < math.inf:
             raise PlanError(f"ε of a release must be positive and finite; got {self.epsilon}.")
         _resolve(self)
+
+    def __str__(self) -> str:
+        """What it costs."""
+        return f"with ε = {self.epsilon:.4g}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""

@@ -160,6 +160,16 @@ def test_a_table_of_categories_alone_gets_a_hidden_layer():
 def test_a_width_that_is_a_word_is_refused():
     with pytest.raises(PlanError, match=r"hidden must be .* got 'wide'"):
         quick(hidden="wide").fit(X, Y)
+    with pytest.raises(PlanError, match=r"widths such as \(16,\); got 16"):
+        quick().set_params(hidden=16).fit(X, Y)
+
+
+def test_missing_values_say_what_can_be_done_with_them():
+    holes = X.copy()
+    holes[3, 1] = np.nan
+    with pytest.raises(PlanError, match=r"Input X contains NaN: .* missing='middle' puts them"):
+        quick().fit(holes, Y)
+    quick(missing="middle").fit(holes, Y)
 
 
 def test_users_are_protected_as_a_whole():

@@ -92,6 +92,11 @@ class AbstractTableEstimator(BaseEstimator):  # type: ignore[misc]
                     "a column holds texts. Declare its values from public knowledge, "
                     "categories={column: [...]}, or leave the column out."
                 ) from None
+            if "contains NaN" in str(error):
+                raise PlanError(
+                    "Input X contains NaN: values are missing. missing='middle' puts them into the middle "
+                    "of their bounds; an imputer that looks at the data is not paid for."
+                ) from None
             raise
 
     def _checked_frame(self, X: Any, *, reset: bool) -> Any:

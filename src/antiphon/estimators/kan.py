@@ -1,6 +1,6 @@
 """Kolmogorov-Arnold networks for tables, with scikit-learn's face and a certificate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,8 +36,8 @@ class _KAN(AbstractPrivateEstimator):
         return TableKAN(kinds, columns, outputs, self._widths(schema), intervals=self.intervals)
 
     def _widths(self, schema: Schema) -> Sequence[int]:
-        if not isinstance(self.hidden, str):
-            return self.hidden
+        if not isinstance(self.hidden, str) and isinstance(self.hidden, Iterable):
+            return tuple(self.hidden)
         if self.hidden != "auto":
             raise PlanError(f'hidden must be "auto" or widths such as (16,); got {self.hidden!r}.')
         # Of categories alone, a sum of functions of single columns is no more than a logistic regression.
