@@ -64,8 +64,9 @@ def test_the_figure_has_a_row_for_each_learning_rate():
     assert {(row["lam"], row["gain"]) for row in summary(rows)} == {(0.0, 0.0), (0.5, 0.5)}
     axes = plot(rows).axes
     assert [a.get_title() for a in axes[:2]] == [
-        f"{d}, learning rate 1; commonest label 0.700" for d in ("adult", "mnist")
+        f"{d}, learning rate 1" for d in ("adult", "mnist")
     ]
+    assert axes[0].get_xlabel() == "λ (share of the commonest label: 0.700)"
     line = axes[2].containers[0].lines[0]
     assert line.get_xdata().tolist() == [0.0, 0.5]
     assert line.get_ydata().tolist() == pytest.approx([0.4, 0.9])

@@ -159,11 +159,15 @@ def plot(rows: Sequence[Row]) -> "Figure":
     sets = grouped(means, ["learning_rate", "data"])
     rates = len({rate for rate, _ in sets})
     figure, axes = grid(rates, len(sets) // rates, f"{rows[0]['steps']} steps, certified noise")
-    places = (place for row in axes for place in row)
+    places = [place for row in axes for place in row]
     for place, ((rate, name), found) in zip(places, sets.items(), strict=True):
         _panel(place, found)
-        title = f"{name}, learning rate {rate:g}; commonest label {found[0]['majority']:.3f}"
-        finish(place, title=title, xlabel="λ", ylabel="test accuracy")
+        title = f"{name}, learning rate {rate:g}"
+        where = f"λ (share of the commonest label: {found[0]['majority']:.3f})"
+        finish(place, title=title, xlabel=where, ylabel="test accuracy")
+    for place in places[1:]:  # one legend serves all, and hides no curve
+        if (legend := place.get_legend()) is not None:
+            legend.remove()
     return figure
 
 
