@@ -214,9 +214,8 @@ def hidden(
             continue
         r = u.dtype.type(weight)
         for j in range(m):
-            row[j] = u.dtype.type(
-                float(row[j]) * weight
-            )  # the weight of a steep example may underflow
+            # In double: the weight of a steep example may be too small for single precision.
+            row[j] = u.dtype.type(np.float64(row[j]) * weight)
         if trains_second:
             for j in range(m):
                 k, power = q[j], r
