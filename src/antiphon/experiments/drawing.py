@@ -1,6 +1,6 @@
 """The look that all figures share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from antiphon.experiments.base import Row
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "errorbars", "finish", "grid", "panels"]
+__all__ = ["COLOURS", "errorbars", "finish", "grid", "mark", "panels"]
 
 # They stay apart for readers who see few colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -61,3 +61,10 @@ def finish(axes: "Axes", **labels: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8)
+
+
+def mark(axes: "Axes", values: Iterable[float]) -> None:
+    """Ticks of the horizontal axis at these values and nowhere else, as plain numbers."""
+    places = sorted(set(values))
+    axes.set_xticks(places, [f"{value:g}" for value in places])
+    axes.set_xticks([], minor=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.experiments.averages import grouped
 from antiphon.experiments.base import Row
-from antiphon.experiments.drawing import COLOURS, finish, grid
+from antiphon.experiments.drawing import COLOURS, finish, grid, mark
 from antiphon.experiments.gd_runs import NOISES, summary
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def draw(rows: Sequence[Row], measure: str, level: str, level_label: str) -> "Fi
             name = f"{data}: η = {step_size:g}, R = {radius:g}, {_fixed(some, sweep)}"
             place.set_xscale("log", base=2)
             finish(place, title=name, xlabel=symbol, ylabel=measure)
+            mark(place, (row[sweep] for row in some))
             place.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
