@@ -16,8 +16,8 @@ starts on MNIST; errors and tables are in docs/results/kan.md:
 
 - Published noise, R = 1, η = 1: no peak. Test accuracy is 0.534, 0.539, 0.536, 0.528 for T = 16, 64, 256,
   1024 and 0.554, 0.537, 0.508, 0.541 for m = 1, 4, 16, 64, below that of the commonest label. Balls and few
-  small steps are enough for that: GD itself has 0.559 at T = 64, GD in the balls stays at 0.558 from T = 128
-  on, and neither rises with m.
+  small steps are enough for that: GD itself has 0.559 at T = 64, GD in the balls stays at 0.558 from
+  T = 128 on, and neither rises with m.
 - R = 10, η = 8: a maximum of the published noise at T = 128 (0.554, 0.582, 0.590, 0.584, 0.557 for T = 16,
   64, 128, 256, 1024) and at m = 32 (0.566, 0.575, 0.592, 0.576 for m = 1, 4, 32, 128). Adaptive noise has
   0.634 at T = 256, its maximum; clipped noise rises to 0.655 at T = 1024, as GD does. Over m these are flat

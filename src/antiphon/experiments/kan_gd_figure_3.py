@@ -5,13 +5,13 @@ by their logistic loss. Runs that were made for that figure are in the cache and
 dotted line is the loss of the best constant answer, the entropy of the commonest label's share. Training
 losses are dashed: no certificate covers them, and the data are public or synthetic.
 
-What is seen in ``full``, means of test losses for ten truths of the synthetic data and four starts on MNIST:
+What is seen in ``full``, means of test losses for ten truths of the synthetic data, four starts on MNIST:
 
 - Published noise, R = 1, η = 1: 0.708, 0.704, 0.706, 0.712 for T = 16, 64, 256, 1024, all above the loss of
-  a constant answer, at most log 2 = 0.693. GD has 0.705, 0.692, 0.669, 0.638, and in the balls 0.691 at best.
+  a constant answer, at most log 2 = 0.693. GD has 0.705, 0.692, 0.669, 0.638, in the balls 0.691 at best.
 - R = 10, η = 8: published noise 0.694, 0.676, 0.676, 0.697, best at T = 128 with 0.670; adaptive 0.682,
-  0.656, 0.637, 0.655; clipped 0.709, 0.679, 0.667, 0.710, best at T = 128 with 0.664; GD 0.682, 0.654, 0.625,
-  0.621. The loss of clipped runs turns where their accuracy still improves (from 0.626 to 0.655).
+  0.656, 0.637, 0.655; clipped 0.709, 0.679, 0.667, 0.710, best at T = 128 with 0.664; GD 0.682, 0.654,
+  0.625, 0.621. The loss of clipped runs turns where their accuracy still improves (from 0.626 to 0.655).
 - MNIST, T = 64, m = 32: GD 0.398, adaptive 0.397, clipped 0.398, published noise 0.644 with R = 1 and
   η = 0.5; 0.041, 0.056, 0.041 and 0.287 with R = 10 and η = 8.
 """

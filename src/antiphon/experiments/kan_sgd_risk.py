@@ -7,11 +7,11 @@ measured at the start on other synthetic records. The risk is that of the theore
 iterates. Steps grow as sqrt(n), as in the regime of Corollary 5.3 of [KANCorrelated26].
 
 Left: no noise, independent noise, λ* and λ = 0.8, at ε = 2, δ = 1/n, with slopes of log risk in log n. Seen
-in ``full`` (width 32; wider ones are alike) at n = 500, 2000, 8000: 0.529, 0.443, 0.355 without noise; 0.631,
-0.502, 0.376 with independent noise; 0.598, 0.472, 0.364 with λ*, which is about 0.45; 0.569, 0.458, 0.358
-with λ = 0.8; slopes of -0.14, -0.19, -0.18 and -0.17. Risk falls with n, but more slowly than the bounds'
-n^(-1/2) (the mean over iterates holds the start's loss). λ* takes away a third to 70 % of what noise costs,
-λ = 0.8 60 to 90 %: a = 12βη, about 0.7, is too pessimistic.
+in ``full`` (width 32; wider ones are alike) at n = 500, 2000, 8000: 0.529, 0.443, 0.355 without noise;
+0.631, 0.502, 0.376 with independent noise; 0.598, 0.472, 0.364 with λ*, which is about 0.45; 0.569, 0.458,
+0.358 with λ = 0.8; slopes of -0.14, -0.19, -0.18 and -0.17. Risk falls with n, but more slowly than the
+bounds' n^(-1/2) (the mean over iterates holds the start's loss). λ* takes away a third to 70 % of what
+noise costs, λ = 0.8 60 to 90 %: a = 12βη, about 0.7, is too pessimistic.
 
 Right: a fixed noise multiplier, all λ. By Remark 4.2 in print, risk would fall all the way to λ = 1. A
 minimum before it is seen at λ = 0.97 for learning rates 8 and 40 (at 40: 0.345 there, 0.346 at λ = 1, 0.368
