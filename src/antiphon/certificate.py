@@ -244,9 +244,9 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "noise is real-valued Gaussian: rounding of sums and noise to floating point is not covered",
         "batches are drawn as stated, independently of the data's values",
     ]
-    lines += [f"{event.what} was released: {event}" for event in plan.extra]
+    lines += [f"{event.what} was released: {event.cost}" for event in plan.extra]
     lines += [
-        f"{event.what} was released from records that take part in no step: {event}"
+        f"{event.what} was released from records that take part in no step: {event.cost}"
         for event in plan.apart
     ]
     return tuple(lines)

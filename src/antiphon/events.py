@@ -32,9 +32,14 @@ class GaussianRelease:
             raise PlanError(f"μ of a Gaussian release must be positive and finite; got {self.mu}.")
         _resolve(self)
 
-    def __str__(self) -> str:
-        """What it costs."""
+    @property
+    def cost(self) -> str:
+        """In words."""
         return f"with Gaussian noise, μ = {self.mu:.4g}"
+
+    def __str__(self) -> str:
+        """What was released, and what it costs."""
+        return f"{self.what} {self.cost}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""
@@ -63,9 +68,14 @@ class PureRelease:
             raise PlanError(f"ε of a release must be positive and finite; got {self.epsilon}.")
         _resolve(self)
 
-    def __str__(self) -> str:
-        """What it costs."""
+    @property
+    def cost(self) -> str:
+        """In words."""
         return f"with ε = {self.epsilon:.4g}"
+
+    def __str__(self) -> str:
+        """What was released, and what it costs."""
+        return f"{self.what} {self.cost}"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON types."""

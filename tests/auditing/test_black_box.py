@@ -194,7 +194,8 @@ def test_losses_come_in_batches_in_evaluation_mode_and_modes_are_restored():
     x, y = pool(25, seed=5)
     whole = losses_of(model, LOSS, (x, y))
     assert [module.training for module in model] == [False, True, True] and model.training
-    np.testing.assert_allclose(losses_of(model, LOSS, (x.numpy(), y.numpy()), batch=7), whole)
+    parts = losses_of(model, LOSS, (x.numpy(), y.numpy()), batch=7)
+    np.testing.assert_allclose(parts, whole, rtol=1e-6)  # a product's last digit goes by its size
     model.eval()
     np.testing.assert_allclose(whole, LOSS(model(x), y).detach(), rtol=1e-6)
     assert all(parameter.grad is None for parameter in model.parameters())
