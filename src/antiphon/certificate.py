@@ -15,8 +15,12 @@ from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.version import __version__
 
-__all__ = ["SEEDED", "Attacks", "Certificate", "certify", "round_up"]
+__all__ = ["NOISE", "SEEDED", "Attacks", "Certificate", "certify", "round_up"]
 
+NOISE = (
+    "each released number's noise is Gaussian to a log-ratio of 2^-31, on a public grid; the rounding of "
+    "sums before it is not covered"
+)
 SEEDED = (
     "noise and batches come from a seed: reproducible, not for release; the guarantee holds only "
     "for those who know neither the seed nor any other result drawn with it"
@@ -241,7 +245,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     lines = [
         f"each {plan.unit}'s contribution to a step has norm {size}",
         f"the number of {plan.unit}s, {plan.n}, is public; sums are divided by {plan.expected_batch:g}",
-        "noise is real-valued Gaussian: rounding of sums and noise to floating point is not covered",
+        NOISE,
         "batches are drawn as stated, independently of the data's values",
     ]
     lines += [f"{event.what} was released: {event.cost}" for event in plan.extra]

@@ -8,28 +8,30 @@ The address is the 128-bit counter block of AES; from its most significant bit:
     ======  ====  ==============================================================================
     field   bits  meaning
     ======  ====  ==============================================================================
-    domain     8  0: normals from 32-bit words; 1: from 64-bit words; 2: `Generator.words`
+    domain     8  1: normals; 2: `Generator.words`; 3: the tails of normals
     step      40  t of z_t
     index     32  position of the tensor in its list; a single tensor is a list of one
-    block     48  16 bytes of key stream
+    block     48  16 bytes of key stream; in the tails, the number of a pair
     ======  ====  ==============================================================================
 
 Each field is checked to stay within its bits, so two addresses never share a block.
 
-The key stream is read as little-endian words. Normals come in groups of 512, made of 256 words for
-radii and the next 256 words for points of the circle: numbers i and i + 256 of a group are r_i times
-the two coordinates of point i, as `antiphon.normals` says. They fill a tensor in row-major order, so
-number p depends on p and not on the tensor's size. This map is part of the format of checkpoints: it
-must give the same noise to every later version.
+The key stream is read as little-endian words of 64 bits. Normals come in groups of 512, made of 256
+words for radii and the next 256 words for points of the circle: numbers i and i + 256 of a group are r_i
+times the two coordinates of point i, as `antiphon.normals` says. Pair i of group g has number 256 g + i;
+where its first word is small, the tails' block of that number has its further bits. Numbers fill a tensor
+in row-major order, so number p depends on p and not on the tensor's size. This map is part of the format
+of checkpoints: it must give the same noise to every later version.
 """
 
 import operator
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from hashlib import blake2b
+from importlib import import_module
+from types import ModuleType
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -48,35 +50,10 @@ Tensors = TypeVar("Tensors", Tensor, list[Tensor], tuple[Tensor, ...])
 _HALF = 256  # half a group: long enough for vector instructions, short for small tensors
 _CHUNK = 2**16  # numbers made at once: enough to hide the cost of calls, few enough for the cache
 _ZEROS = memoryview(bytes(2**18))
-_WORDS_DOMAIN = 2
+_NORMALS, _WORDS, _TAILS = 1, 2, 3  # domains
 
 
-@dataclass(frozen=True, eq=False)
-class _Kind:
-    """How normals are made from words of one length."""
-
-    domain: int
-    bits: int
-    word: Any
-    number: Any
-    dtype: torch.dtype
-
-    @cached_property
-    def box_muller(self) -> Callable[[NDArray[Any], NDArray[Any]], None]:
-        """The function that makes normals of words; it loads a compiler, hence not before a draw."""
-        from antiphon.normals import box_muller
-
-        return box_muller(self.bits)
-
-
-_SINGLE = _Kind(0, 32, np.int32, np.float32, torch.float32)
-_DOUBLE = _Kind(1, 64, np.int64, np.float64, torch.float64)
-_KINDS = {
-    torch.float32: _SINGLE,
-    torch.float64: _DOUBLE,
-    torch.bfloat16: _SINGLE,
-    torch.float16: _SINGLE,
-}
+_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def digest_of(*parts: Any) -> str:
@@ -113,13 +90,14 @@ class Generator:
 
     Guarantee:
         Words are the key stream of AES-256 in counter mode: pseudorandom under the standard
-        assumption. Normals are rounded to floating point, while certificates assume real-valued
-        noise: attacks on the rounding are not covered. The law of the radius is exact to 2**-23,
-        and P(r > x) to 2**-32 for x > 5, in float32; to 2**-52 and 2**-64 in float64. The two
-        numbers of a pair are symmetric and exchangeable exactly. All numbers are finite, and none
-        is 0: at most sqrt(66 log 2) = 6.76 in absolute value in float32 and sqrt(130 log 2) = 9.49
-        in float64. Results depend neither on the order of calls nor on torch's number of threads.
+        assumption. Normals are made of 64-bit words, and of 192 bits beyond 4.7 standard deviations, in
+        float64: how far each is from an exact normal, `antiphon.normals` says. The two numbers of a pair
+        are symmetric and exchangeable exactly. All numbers are finite, and none is 0: at most 16.36 in
+        absolute value. Results depend neither on the order of calls nor on torch's number of threads.
         Words and normals are equal, bit for bit, on every platform with IEEE 754 arithmetic.
+
+        Digits of a number beyond what certificates count on tell which words it was made of. A sum with
+        noise is therefore released on a grid (`antiphon.grid`), never as it is.
 
     Example:
         >>> noise = Generator.seeded(0).spawn("noise")
@@ -165,8 +143,8 @@ class Generator:
         """Fresh tensors of standard normals z_step, with the shapes, types and devices of ``like``.
 
         Args:
-            like: A tensor, or a list or tuple of tensors; the result is of the same form. float32
-                and float64 are drawn as such, bfloat16 and float16 by rounding float32.
+            like: A tensor, or a list or tuple of tensors; the result is of the same form. Numbers are
+                made in float64; shorter types get the same ones, rounded.
             step: t of z_t, in [0, 2**40).
             index: Position of the first tensor in the full list, when only a part is drawn.
         """
@@ -190,32 +168,53 @@ class Generator:
         """``count`` uniform 64-bit words as int64, from addresses that normals never use."""
         size = 8 * _natural("count", count, bits=48)
         buffer = torch.empty(size + 15, dtype=torch.uint8, device="cpu")
-        self._write_key_stream(_WORDS_DOMAIN << 120 | _address(step, 0), buffer.numpy().data)
+        self._write_key_stream(_WORDS << 120 | _address(step, 0), buffer.numpy().data)
         return buffer[:size].view(torch.int64)
 
     def _fill(self, out: Tensor, address: int) -> None:
-        kind, start = _KINDS[out.dtype], 0
         _natural("the size of a tensor", out.numel(), bits=48)
         # All of this is done in the calling thread. Torch shares all but small copies with others,
         # and waits for them longer than all of this takes if the machine is busy.
         is_plain = (
             out.is_contiguous()
-            and out.dtype is kind.dtype
+            and out.dtype is torch.float64
             and out.device.type == "cpu"
             and out.data_ptr() % out.element_size() == 0
         )
+        start = 0
         for piece in _pieces(out, _CHUNK if is_plain else _CHUNK // 2):
             group, skip = divmod(start, 2 * _HALF)
-            work = _memory.workspace(kind, -(-(skip + piece.numel()) // (2 * _HALF)))
-            block = group * (2 * _HALF * kind.bits // 128)
-            self._write_key_stream(kind.domain << 120 | address | block, work.key_stream)
+            work = _memory.workspace(-(-(skip + piece.numel()) // (2 * _HALF)))
             if is_plain:  # nothing to skip: a piece that is not the last consists of whole groups
-                kind.box_muller(work.words, piece.numpy())
+                self._draw(work, address, group, piece.numpy())
             else:
-                kind.box_muller(work.words, work.normals)
+                self._draw(work, address, group, work.normals)
                 normals = work.normals[skip : skip + piece.numel()]
                 piece.copy_(torch.from_numpy(normals).view(piece.shape))
             start += piece.numel()
+
+    def _draw(
+        self, work: "_Workspace", address: int, group: int, normals: NDArray[np.float64]
+    ) -> None:
+        """Normals from the start of ``group`` on, as many as there is room for."""
+        made = _compiled()
+        self._write_key_stream(_NORMALS << 120 | address | group * _HALF, work.key_stream)
+        count = made.fill_normals()(work.words, normals, work.found)
+        if count:
+            pairs = work.found[:count]
+            places = 2 * pairs - pairs % _HALF
+            whole = [
+                made.extended(word, self._tail(address | group * _HALF + pair))
+                for word, pair in zip(work.words[places].tolist(), pairs.tolist(), strict=True)
+            ]
+            longer, exponents = np.array(whole).T.copy()
+            made.fill_tails()(work.words, pairs, longer, exponents, normals)
+
+    def _tail(self, pair: int) -> int:
+        """The 128 further bits of a pair, by its address."""
+        stream = bytearray(31)
+        self._write_key_stream(_TAILS << 120 | pair, memoryview(stream))
+        return int.from_bytes(stream[:16], "little")
 
     def _write_key_stream(self, counter: int, out: memoryview) -> None:
         """Fill ``out`` but for its last 15 bytes, the room that the cipher asks for."""
@@ -240,12 +239,12 @@ def _check_no_overlap(tensor: Tensor) -> None:
 class _Workspace:
     """One thread's memory, seen as what a number of groups of normals need."""
 
-    def __init__(self, memory: list[NDArray[np.uint8]], kind: _Kind, groups: int) -> None:
-        words, normals = memory
-        size = groups * 2 * _HALF * kind.bits // 8
-        self.key_stream = words[: size + 15].data
-        self.words = words[:size].view(kind.word)
-        self.normals = normals[:size].view(kind.number)
+    def __init__(self, memory: tuple[NDArray[Any], ...], groups: int) -> None:
+        stream, normals, found = memory
+        size = groups * 2 * _HALF
+        self.key_stream = stream[: 8 * size + 15].data
+        self.words = stream[: 8 * size].view(np.int64)
+        self.normals, self.found = normals[:size], found[: size // 2]
 
 
 def _encryptor(key: bytes) -> CipherContext:
@@ -253,11 +252,11 @@ def _encryptor(key: bytes) -> CipherContext:
 
 
 class _Memory(threading.local):
-    """One megabyte for each thread that draws, so that a draw allocates only its result."""
+    """The memory of each thread that draws, so that a draw allocates only its result."""
 
     def __init__(self) -> None:
-        size = 8 * _CHUNK  # bytes, of the longer words
-        memory = [np.empty(size + 15, np.uint8), np.empty(size, np.uint8)]
+        stream, normals = np.empty(8 * _CHUNK + 15, np.uint8), np.empty(_CHUNK)
+        memory = (stream, normals, np.empty(_CHUNK // 2, np.int64))
         # Every step of a run asks for the same sizes, and making the views takes longer than
         # making the numbers of a small tensor.
         self.workspace = lru_cache(maxsize=256)(partial(_Workspace, memory))
@@ -266,6 +265,12 @@ class _Memory(threading.local):
 
 
 _memory = _Memory()
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> ModuleType:
+    """The functions that make normals of words; they load a compiler, hence not before a draw."""
+    return import_module("antiphon.normals")
 
 
 def _pieces(out: Tensor, limit: int) -> list[Tensor]:
@@ -287,9 +292,9 @@ def _listed(tensors: Any) -> list[Tensor] | tuple[Tensor, ...]:
     for tensor in listed:
         if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
             raise PlanError(f"normals fill dense tensors; got {getattr(tensor, 'layout', tensor)}.")
-        if tensor.dtype not in _KINDS:
+        if tensor.dtype not in _TYPES:
             raise PlanError(
-                f"normals are {', '.join(map(str, _KINDS))}; got a tensor of {tensor.dtype}. "
+                f"normals are {', '.join(map(str, _TYPES))}; got a tensor of {tensor.dtype}. "
                 "Draw one of these types and convert it."
             )
     return listed

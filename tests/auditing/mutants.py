@@ -100,8 +100,8 @@ def quiet_votes(self: Any) -> Any:
     return [gradient, (part, 0.0)]
 
 
-def no_noise(self: Any) -> torch.Tensor:
-    return torch.zeros_like(real_draw(self))
+def no_noise(self: Any, memory: Any = None) -> torch.Tensor:
+    return torch.zeros_like(real_draw(self, memory))
 
 
 class Again:
@@ -110,8 +110,8 @@ class Again:
     def __init__(self, generator: Any, steps: int) -> None:
         self._generator, self._steps = generator, steps
 
-    def normal(self, like: Any, step: int) -> Any:
-        return self._generator.normal(like, step % self._steps)
+    def normal_(self, out: Any, step: int) -> Any:
+        return self._generator.normal_(out, step % self._steps)
 
 
 real_init, real_restore = Noise.__init__, Noise.restore

@@ -3,14 +3,19 @@
 import math
 
 
-def uniform(word, bits, number=float):
-    """The midpoint, in (0, 1), that the word of a radius stands for."""
-    return (number(word % 2**bits) + number(0.5)) / number(2) ** bits
+def uniform(word, more=None, number=float):
+    """The number in (0, 1) that the word of a radius stands for, with 128 more bits if it is small."""
+    digits = f"{word % 2**64:064b}"
+    if word % 2**64 < 2**48:
+        digits += f"{more:0128b}"
+        first = min(digits.find("1") % 192, 128)
+        digits = digits[: first + 64]
+    return (number(int(digits, 2)) + number(0.5)) / number(2) ** len(digits)
 
 
-def point(word, bits, cos=math.cos, sin=math.sin, quarter=math.pi / 4):
+def point(word, cos=math.cos, sin=math.sin, quarter=math.pi / 4):
     """The point of the circle that the second word stands for."""
-    digits = f"{word % 2**bits:0{bits}b}"
-    t = quarter * int(digits[2:-1] + "1", 2) / 2 ** (bits - 2)
+    digits = f"{word % 2**64:064b}"
+    t = quarter * int(digits[2:-1] + "1", 2) / 2**62
     first, second = (sin(t), cos(t)) if digits[-1] == "1" else (cos(t), sin(t))
     return (-1) ** int(digits[0]) * first, (-1) ** int(digits[1]) * second

@@ -79,7 +79,7 @@ def test_one_example_more_moves_the_sum_by_at_most_the_clip_norm(clipping):
     for left_out in range(0, N, 20):
         rows = [i for i in range(N) if i != left_out]
         less = moves(private(dataset=(x[rows] * 100, y[rows]), **options))
-        assert float((whole - less).norm()) <= 0.5 * (1 + 1e-4)
+        assert float((whole - less).norm()) <= 0.5 * (1 + 1e-3)  # both on the grid of the noise
 
 
 def test_the_same_noise_in_two_steps():

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from oracles.grid import on_grid
 
 from antiphon.errors import PlanError, StateError
 from antiphon.events import GaussianRelease
@@ -61,7 +62,11 @@ def slowly(plan, *, rate, direction="glmtron", radius=None, norms=None, start=No
             if direction == "sgd" and u <= 0:
                 g = 0 * g
             total += clip_rows(g[None], s)[0]
-        w = w - rate * (total + plan.noise_multiplier * s * noise[t]) / plan.expected_batch
+        unit = abs(plan.mechanism.decoder(T)[0, 0])
+        w = (
+            w
+            - rate * on_grid(total, noise[t], plan.noise_multiplier * s, unit) / plan.expected_batch
+        )
         if radius is not None:
             w = w * min(1.0, radius / np.linalg.norm(w))
         iterates.append(w)
@@ -209,7 +214,7 @@ def test_records_that_vote_on_a_batch_do_not_move_it():
         count = [(np.abs(r[voters]) <= 0.1 * 2**i).all() for i in range(6)]
         s = 2.0 * 0.1 * 2 ** (count.index(True) if True in count else 5)
         assert descent.found[t] == pytest.approx(s)
-        total = clip_rows((r[:, None] * X)[others], s).sum(0) + s * z[t]
+        total = on_grid(clip_rows((r[:, None] * X)[others], s).sum(0), z[t], s)
         w = w - 0.5 * total / 20
         np.testing.assert_allclose(descent.weights, w, rtol=1e-9)
 

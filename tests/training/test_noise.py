@@ -62,6 +62,20 @@ def test_rows_are_those_of_the_decoder_times_white_noise(name):
 
 
 @every
+def test_rows_are_the_same_in_memory_that_is_given_up(name):
+    fresh, again, row = noise(name), noise(name, torch.float32), None
+    for _ in range(T):
+        row = again.draw(row)
+        assert row.dtype is torch.float64
+        assert torch.equal(row, fresh.draw())
+
+
+@every
+def test_the_unit_is_the_deviation_of_the_first_row(name):
+    assert noise(name).unit == pytest.approx(abs(MECHANISMS[name].decoder(T)[0, 0]), rel=1e-9)
+
+
+@every
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_noise_goes_on_from_any_step_to_the_last_bit(name, dtype):
     source, rows, states = noise(name, dtype), [], []
@@ -110,10 +124,10 @@ def test_noise_is_released_for_the_step_whose_turn_it_is():
         (-1, {}),
         (T + 1, {}),
         (1, {"0": torch.zeros(8, dtype=torch.float64)}),
-        (1, {"0": torch.zeros(7)}),
+        (1, {"0": torch.zeros(7, dtype=torch.float32)}),
         (1, {"1": torch.zeros(7, dtype=torch.float64)}),
     ],
 )
 def test_a_state_of_another_model_or_plan_is_refused(step, kept):
-    with pytest.raises(StateError, match="another model or plan"):
+    with pytest.raises(StateError, match="another model, plan or version"):
         noise("λ = 0.7").restore(step, kept)

@@ -55,8 +55,8 @@ def test_a_step_is_clipped_sum_plus_noise_over_the_expected_batch(mean):
         run.step(loss.mean() if mean else loss)
         total = torch.cat([g.flatten() for g in naive_step(model, x, y, 0.5)])
         moved = (before - weights(run)) / 0.1 * 12  # learning rate, expected batch
-        noise = source.draw()[:-1] * 0.8 * 0.5
-        torch.testing.assert_close(moved, total + noise, rtol=1e-4, atol=1e-4)
+        noise = source.draw()[:-1].float() * 0.8 * 0.5
+        torch.testing.assert_close(moved, total + noise, rtol=1e-4, atol=2e-4)  # and the grid
         assert t + 1 == run.steps_taken
 
 
@@ -146,8 +146,10 @@ def test_the_divisor_is_the_expected_batch_also_when_nobody_is_drawn():
         before = weights(run)
         assert len(x) == 1 and not x.any() and not y.any()  # a blank
         run.step(losses(run.model, x, y))
-        row = noise.draw()[:-1] / expected * 0.1
-        torch.testing.assert_close(before - weights(run), row, rtol=1e-3, atol=1e-4)
+        row = noise.draw()[:-1].float() / expected * 0.1
+        torch.testing.assert_close(
+            before - weights(run), row, rtol=1e-3, atol=0.1 / expected * 2**-12
+        )
         seen += 1
     assert seen == run.steps_taken == 4
 
@@ -162,7 +164,7 @@ def test_a_nan_example_leaves_the_parameters_finite_and_counts_as_zero():
     good = [i for i in range(N) if i % 7 > 1]
     model = network()
     total = torch.cat([g.flatten() for g in naive_step(model, x[good], y[good], 1.0)])
-    noise = private(sampling="full-batch", steps=1)._total.noise.draw()[:-1]
+    noise = private(sampling="full-batch", steps=1)._total.noise.draw()[:-1].float()
     before = torch.cat([p.detach().flatten() for p in network().parameters()])
     torch.testing.assert_close(
         before - weights(run), 0.1 / N * (total + noise), rtol=1e-4, atol=1e-5

@@ -426,7 +426,7 @@ def test_what_is_exported_shown_or_said_holds_no_secret(tmp_path):
             f"noise {place}": as_bytes(kept)[:8],
             f"noise {place} end": as_bytes(kept)[-16:-8],
         }
-    z = root.spawn("noise").normal([job.run._total.buffer.flat], 3)[0]
+    z = root.spawn("noise").normal([job.run._total.buffer.flat.double()], 3)[0]
     secrets["white noise"] = as_bytes(z)[:8]
     for step, rows in enumerate(drawn):
         secrets |= {

@@ -131,7 +131,7 @@ def test_a_plan_can_be_given_whole_and_its_blocks_get_their_own_noise():
     assert run.certificate.epsilon == ap.certify(plan, 1e-5).epsilon
     before = weights(run)
     moved = (before - weights(train(run))) / 0.1 * N
-    rows = sum(source.draw()[:-1] for _ in range(2))
+    rows = sum(source.draw()[:-1].float() for _ in range(2))
     scales = torch.cat([torch.full((35,), 1.2), torch.full((14,), 3.2)])  # noise multiplier × bound
     torch.testing.assert_close(moved, rows * scales, rtol=1e-3, atol=1e-3)
 
@@ -260,7 +260,7 @@ def test_a_user_is_drawn_and_clipped_as_a_whole():
         total += gradient * min(1.0, 0.3 / float(gradient.norm()))
     train(run)
     same = private(user=users, sampling="full-batch", steps=1, clip_norm=0.3, noise_multiplier=0.5)
-    noise = same._total.noise.draw()[:-1] * 0.5 * 0.3
+    noise = same._total.noise.draw()[:-1].float() * 0.5 * 0.3
     torch.testing.assert_close(
         (before - weights(run)) / 0.1 * 8, total + noise, rtol=1e-4, atol=1e-4
     )

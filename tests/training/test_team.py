@@ -15,6 +15,8 @@ def test_a_process_without_a_group_is_a_team_of_its_own():
     assert team.first(lambda: 5) == 5
     tensor = torch.arange(3.0)
     team.add_up(tensor)
+    assert team.to_first(tensor) is tensor
+    team.from_first(tensor)
     team.same_start(torch.nn.Linear(2, 2))
     team.check_same({"n": 3})
     with team.together():
@@ -71,7 +73,7 @@ def test_different_facts_are_named(heard):
     Team(1, 2).check_same({"n": 4})
 
 
-@pytest.mark.parametrize("call", ["all_reduce", "broadcast", "broadcast_object_list"])
+@pytest.mark.parametrize("call", ["all_reduce", "reduce", "broadcast", "broadcast_object_list"])
 def test_a_lost_process_is_named_and_so_is_the_remedy(call, monkeypatch):
     def lost(*_, **__):
         raise RuntimeError("Connection closed by peer")
@@ -80,6 +82,7 @@ def test_a_lost_process_is_named_and_so_is_the_remedy(call, monkeypatch):
     team = Team(1, 2)
     work = {
         "all_reduce": lambda: team.add_up(torch.ones(1)),
+        "reduce": lambda: team.to_first(torch.ones(1)),
         "broadcast": lambda: team.same_start(torch.nn.Linear(1, 1)),
         "broadcast_object_list": lambda: team.first(int),
     }

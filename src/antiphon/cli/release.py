@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.accounting import gaussian_delta
+from antiphon.certificate import NOISE
 from antiphon.errors import PlanError
 from antiphon.events import GaussianRelease
 from antiphon.ledger import Ledger
@@ -35,7 +36,7 @@ def certificate_of(event: GaussianRelease, epsilon: float, delta: float) -> dict
         "assumptions": [
             "one row of the table is one person's",
             "the names of the columns are public",
-            "noise is real-valued Gaussian: rounding of sums and noise to floating point is not covered",
+            NOISE,
         ],
         "event": event.to_dict(),
         "version": __version__,

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from antiphon.grid import add_noise
 from antiphon.randomness import Generator
 
 __all__ = ["gumbels", "noised"]
@@ -21,11 +22,13 @@ def noised(
     Guarantee:
         The noise is keyed by the secret generator *and* by what it is added to, so one generator given
         twice never puts the same noise on different counts, whose difference would then be known. The
-        generator's key must stay secret: it tells the noise.
+        generator's key must stay secret: it tells the noise. The sums are rounded once, onto the public
+        grid of `antiphon.grid`.
     """
     source = _source(generator, what, counts, scale)
     z = source.normal(torch.empty(counts.shape, dtype=torch.float64), step=0)
-    return np.asarray(counts + scale * z.numpy(), dtype=np.float64)
+    add_noise(torch.from_numpy(np.array(counts, dtype=np.float64)), z, scale, z)
+    return z.numpy()
 
 
 def gumbels(

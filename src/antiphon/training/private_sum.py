@@ -5,9 +5,10 @@ from hashlib import blake2b
 from typing import final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from antiphon.errors import PlanError, StateError
+from antiphon.grid import add_noise
 from antiphon.plan import Block, Plan
 from antiphon.training.buffer import Buffer
 from antiphon.training.clipping import AbstractClipping, Adaptive, PerLayer
@@ -50,6 +51,7 @@ class PrivateSum:
     ) -> None:
         self.buffer, self.clip_norm = buffer, plan.clip_norm
         self.noise, self._plan, self._team = noise, plan, team
+        self._row: Tensor | None = None  # of the last step: memory for the next
         self._clipping = _resolved(clipping, plan, set(buffer.layer_of.values()))
 
     def add(self, factors: Mapping[nn.Parameter, AbstractFactor], units: Units | None) -> None:
@@ -73,23 +75,30 @@ class PrivateSum:
 
     @torch.no_grad()
     def release(self, step: int) -> None:
-        """Add the noise of ``step`` and make the result the parameters' gradients: it may be seen then."""
-        scales, flat = self._scales(), self.buffer.flat
-        if self.noise is None:
-            released = flat.clone()
-        else:
-            if self.noise.step != step:
-                raise StateError(
-                    f"the noise of step {self.noise.step} comes next, not that of step {step}: the run was "
-                    "interrupted within a step. Resume it from its checkpoint."
-                )
-            # The noise's own memory takes the sum up: one copy of all gradients less.
+        """Add the noise of ``step`` and make the result the parameters' gradients: it may be seen then.
+
+        Guarantee:
+            Each number is a function of a point of the public grid of `antiphon.grid`: the sum over all
+            processes and its noise are added in float64 and rounded once.
+        """
+        if self.noise is not None and self.noise.step != step:
+            raise StateError(
+                f"the noise of step {self.noise.step} comes next, not that of step {step}: the run was "
+                "interrupted within a step. Resume it from its checkpoint."
+            )
+        sums = self._team.to_first(self.buffer.flat)
+        released = torch.empty_like(self.buffer.flat)
+        released[-1] = 0  # without votes nothing is added there
+        if self.noise is not None:
             with exactly():
-                released = self.noise.draw()
-            for part, scale in scales:
+                self._row = self.noise.draw(self._row)
+            for part, scale in self._scales():
                 share = scale / self._plan.expected_batch
-                torch.add(flat[part], released[part], alpha=share, out=released[part])
-        self._team.add_up(released)
+                deviation = share * self.noise.unit
+                add_noise(sums[part], self._row[part], share, released[part], deviation=deviation)
+        elif self._team.is_first:
+            released.copy_(sums)
+        self._team.from_first(released)
         if isinstance(self._clipping, Adaptive):
             self.clip_norm = self._clipping.next_norm(self.clip_norm, float(released[-1]))
         self.buffer.deliver(released)

@@ -1,8 +1,8 @@
 """The processes of a run: alone, or those of a ``torch.distributed`` group.
 
-A batch is drawn once, by a key that all share, and divided among them. Their clipped sums are added; the
-noise is in the sum of the first process only, so it is added once, and nobody else holds its key. What one
-process refuses, all refuse: nobody is left waiting for another.
+A batch is drawn once, by a key that all share, and divided among them. The first process adds up their
+clipped sums and adds the noise, whose key nobody else holds; it rounds once and tells all the result. What
+one process refuses, all refuse: nobody is left waiting for another.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -110,6 +110,21 @@ class Team:
         if self.world > 1:
             with _told("adding up gradients"):
                 dist.all_reduce(tensor)
+
+    def to_first(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes in float64, of which the first one alone may make use."""
+        if self.world == 1:
+            return tensor
+        total = tensor.to(torch.float64, copy=True)
+        with _told("adding up gradients"):
+            dist.reduce(total, 0)
+        return total
+
+    def from_first(self, tensor: Tensor) -> None:
+        """Overwrite the tensor with that of the first process."""
+        if self.world > 1:
+            with _told("handing out the noisy sum"):
+                dist.broadcast(tensor, 0)
 
     def _gathered(self, value: Any) -> list[Any]:
         values: list[Any] = [None] * self.world

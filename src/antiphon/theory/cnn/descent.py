@@ -17,6 +17,7 @@ from antiphon.accounting import calibrate
 from antiphon.certificate import Certificate, certify
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError, UnsupportedError
+from antiphon.grid import add_noise
 from antiphon.mechanisms import Independent
 from antiphon.models import TwoLayerCNN
 from antiphon.plan import Plan
@@ -48,7 +49,7 @@ class Step:
         number: From 0.
         weight: Filters before the step.
         sums: Of all examples, at these filters.
-        noise: On the mean gradient; None without noise.
+        noise: On the mean gradient, with what rounding onto the grid moved, in float64; None without noise.
     """
 
     number: int
@@ -269,10 +270,18 @@ def _run(
     with bar("Descending") as update:
         for t in range(whole("steps", steps)):
             sums = form.sums(clip_norm)
-            drawn = None if source is None else source.normal(weight.detach(), t).mul_(noise)
+            mean = sums.gradient / n
             # Noise comes before anything is rounded into the weights, and before anybody looks.
-            noisy = sums.gradient / n if drawn is None else drawn.add(sums.gradient, alpha=1 / n)
+            noisy = mean if source is None else _noisy(mean, source, t, noise)
             if watch is not None:
+                drawn = None if source is None else noisy.double() - mean.double()
                 watch(Step(t, weight.detach().clone(), sums, drawn))
             weight.sub_(noisy, alpha=eta)
             update(t + 1, steps)
+
+
+def _noisy(mean: Tensor, source: Generator, t: int, noise: float) -> Tensor:
+    z = source.normal(torch.empty_like(mean, dtype=torch.float64), t)
+    noisy = torch.empty_like(mean)
+    add_noise(mean, z, noise, noisy)
+    return noisy

@@ -9,12 +9,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, final
 
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
 from antiphon.certificate import Certificate
 from antiphon.checks import whole
 from antiphon.errors import PlanError
+from antiphon.grid import add_noise
 from antiphon.models import TwoLayerKAN
 from antiphon.plan import Plan
 from antiphon.randomness import Generator, digest_of
@@ -257,8 +259,10 @@ class _Loop:
         if self._guarantee is None or self._generator is None:
             return means
         noise = self._guarantee.noise(self._form.model)
-        z = self._generator.normal(means, k)
-        return [g.add_(x, alpha=s) for g, x, s in zip(means, z, noise, strict=True)]
+        z = self._generator.normal([torch.empty_like(g, dtype=torch.float64) for g in means], k)
+        for g, x, scale in zip(means, z, noise, strict=True):
+            add_noise(g, x, scale, g)
+        return means
 
     def result(self, certificate: Certificate | None, calibration: Calibration | None) -> Descent:
         """What the steps left, with what is proved of it."""

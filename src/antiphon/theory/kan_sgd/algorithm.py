@@ -25,6 +25,7 @@ from torch import Tensor
 from antiphon.certificate import SEEDED, Certificate
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
+from antiphon.grid import add_noise
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.models import TwoLayerKAN
 from antiphon.plan import Plan
@@ -240,6 +241,7 @@ class _Direction:
             self._draws = Draws(sampling, form.n, generator.spawn("sampling"))
         self._layers = trained_layers(form.model)
         self._noise, self._scale = None, 0.0
+        self._row: Tensor | None = None  # of the last step: memory for the next
         if plan is not None:
             sizes = sum(coef.numel() for coef in self._layers)
             like, white = self._layers[0].new_empty(sizes), generator.spawn("noise")
@@ -250,12 +252,16 @@ class _Direction:
         rows = None if self._draws is None else self._draws.rows(k).numpy()
         sums = self._form.sums(rows, self._clip_norm)
         parts = [part for part in (sums.first, sums.second) if part is not None]
-        if self._noise is not None:
-            # The sum goes into the noise before anything is rounded into the weights.
-            row = self._noise.draw().mul_(self._scale)
-            cut = torch.split(row, [part.numel() for part in parts])
-            parts = [z.view_as(part).add_(part) for z, part in zip(cut, parts, strict=True)]
-        return [part.div_(self._divisor) for part in parts]
+        means = [part.div_(self._divisor) for part in parts]
+        if self._noise is None:
+            return means
+        # Noise comes before anything is rounded into the weights.
+        self._row = self._noise.draw(self._row)
+        scale, noisy = self._scale / self._divisor, [torch.empty_like(mean) for mean in means]
+        cut = torch.split(self._row, [mean.numel() for mean in means])
+        for mean, z, out in zip(means, cut, noisy, strict=True):
+            add_noise(mean, z, scale, out, deviation=scale * self._noise.unit)
+        return noisy
 
 
 def _run(

@@ -24,6 +24,7 @@ from torch import Tensor
 from antiphon.accounting.account import effective_noise
 from antiphon.checks import positive
 from antiphon.errors import PlanError
+from antiphon.grid import spacing
 from antiphon.plan import Plan
 from antiphon.progress import bar
 from antiphon.randomness import Generator
@@ -80,9 +81,10 @@ def descend(
 
     Guarantee:
         Step t adds noise_multiplier × s_t × (C⁻¹z)_t to the sum of directions of its batch, each clipped to
-        norm s_t, and divides by ``plan.expected_batch``: what the plan's certificate is about, for batches
-        drawn by `antiphon.sampling.Draws`. Directions that are not finite count as zero. All iterates are
-        covered, hence their mean, and what a callback makes of them.
+        norm s_t, rounds once onto the public grid of `antiphon.grid`, and divides by
+        ``plan.expected_batch``: what the plan's certificate is about, for batches drawn by
+        `antiphon.sampling.Draws`. Directions that are not finite count as zero. All iterates are covered,
+        hence their mean, and what a callback makes of them.
 
     Example:
         >>> from antiphon.mechanisms import Independent
@@ -197,12 +199,14 @@ class Descent:
         if self._rule.every == 1:
             offsets = np.array([0, len(rows)])
         radius = np.inf if self.radius is None else self.radius
+        scale = float(norm * self._noise_multiplier)
         scalars = (
             float(norm),
-            float(norm * self._noise_multiplier),
+            scale,
             float(self.plan.expected_batch),
             float(self.learning_rate),
             float(radius),
+            spacing(scale * self._noise.unit, torch.float64),
         )
         run_steps(
             self.X,

@@ -10,6 +10,8 @@ from typing import no_type_check
 import numpy as np
 from numba import njit
 
+from antiphon.rounding import rounded
+
 __all__ = ["buffered_rows", "moving_rows", "run_steps", "tree_rows"]
 
 _FAST = {"contract", "reassoc", "nsz", "arcp"}  # not nnan: a NaN must stay one
@@ -65,18 +67,21 @@ def _add_directions(X, y, rows, w, clip_norm, is_gradient, out):
 def run_steps(X, y, rows, offsets, noise, w, total, scalars, is_gradient, is_after, step, first):
     """Several steps in a row; ``w`` and ``total``, the sum of the averaged iterates, are changed.
 
-    Step k takes the rows between two offsets: w ← w - rate × (Σ clipped + scale × noise[k]) / divisor,
-    then back into the ball. Iterates count in ``total`` from step ``first`` on: those before each step, or
-    those after it.
+    Step k takes the rows between two offsets: w ← w - rate × (Σ clipped + scale × noise[k]) / divisor, with
+    the sum in brackets rounded onto the grid; then back into the ball. Iterates count in ``total`` from
+    step ``first`` on: those before each step, or those after it.
     """
-    clip_norm, scale, divisor, rate, radius = scalars
+    clip_norm, scale, divisor, rate, radius, step_of_grid = scalars
+    ratio, inverse = scale / step_of_grid, 1 / step_of_grid
     moved = np.empty(len(w))
     for k in range(len(offsets) - 1):
         is_counted = step + k >= first
         if is_counted and not is_after:
             total += w
-        moved[:] = scale * noise[k]
+        moved[:] = 0.0
         _add_directions(X, y, rows[offsets[k] : offsets[k + 1]], w, clip_norm, is_gradient, moved)
+        for j in range(len(w)):
+            moved[j] = rounded(moved[j], noise[k, j], ratio, inverse, step_of_grid)
         w -= rate / divisor * moved
         if radius < np.inf:
             length = np.sqrt(np.sum(w * w))

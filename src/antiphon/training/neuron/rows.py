@@ -21,6 +21,7 @@ from antiphon.mechanisms import (
 )
 from antiphon.randomness import Generator
 from antiphon.training.neuron.kernel import buffered_rows, moving_rows, tree_rows
+from antiphon.training.noise import unit_of
 
 __all__ = ["NoiseRows"]
 
@@ -40,6 +41,10 @@ class NoiseRows:
         generator: Source of z; as secret as the data.
         length: Numbers in a row.
         steps: Rows in all.
+
+    Attributes:
+        step: Of the next row.
+        unit: Standard deviation of the first row.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class NoiseRows:
         self._per_block = max(1, _NUMBERS // length)
         self._block, self._drawn = -1, np.empty((0, length))
         self.step = 0
+        self.unit = unit_of(mechanism, steps)
         self._weights, self._is_recursive = _weights(mechanism, steps)
         count = _kept(mechanism, steps, self._weights)
         self._state: NoiseState | None = None
