@@ -14,6 +14,7 @@ CPU time, best of interleaved blocks. The goals: at most half of a plain step of
 import argparse
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,8 +25,11 @@ from torch import Tensor, nn
 from training_cases import RATE
 from training_timing import Protocol, Row, Step, dump, rows, timed
 
+from antiphon.mechanisms import Independent
 from antiphon.models import TwoLayerKAN
+from antiphon.plan import Plan
 from antiphon.randomness import Generator
+from antiphon.sampling import FullBatch, ShuffledEpochs
 from antiphon.training import make_private
 from antiphon.training.closed_form import ClosedForm
 
@@ -59,21 +63,19 @@ def engine_step(case: str, x: Tensor, y: Tensor, batch: int) -> Step:
         model,
         torch.optim.SGD(model.parameters(), lr=RATE),
         (x, y),
-        noise_multiplier=1.0,
+        lambda model, x, y: nn.functional.softplus(-y * model(x)),
+        plan=Plan(
+            n=len(x),
+            sampling=FullBatch() if batch == len(x) else ShuffledEpochs(batch),
+            steps=400,
+            mechanism=Independent(),
+            clip_norm=CLIP_NORM,
+            relation="zero-out",
+            noise_multiplier=1.0,
+        ),
         delta=1e-6,
-        steps=400,
-        batch_size=batch,
-        clip_norm=CLIP_NORM,
-        mechanism="independent",
-        sampling="full-batch" if batch == len(x) else "shuffled",
     )
-    batches = run.batches(show=False)
-
-    def step() -> None:
-        inputs, signs = next(batches)
-        run.step(nn.functional.softplus(-signs * model(inputs)))
-
-    return step
+    return partial(next, run.take(show=False))
 
 
 def cached_step(case: str, x: Tensor, y: Tensor, batch: int) -> Step:

@@ -69,12 +69,12 @@ def one(
     optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)
     began = time.perf_counter()
     run = ap.make_private(
-        model, optimizer, (x, y), epsilon=epsilon, delta=DELTA, epochs=options.epochs,
-        batch_size=options.batch, clip_norm=CLIP_NORM, mechanism=mechanism, seed=seed,
+        model, optimizer, (x, y), lambda model, x, y: F.cross_entropy(model(x), y),
+        epsilon=epsilon, delta=DELTA, epochs=options.epochs, batch_size=options.batch,
+        clip_norm=CLIP_NORM, mechanism=mechanism, seed=seed,
     )  # fmt: skip
     planned = time.perf_counter()
-    for images, classes in run.batches():
-        run.step(F.cross_entropy(model(images), classes, reduction="none"))
+    run.train()
     row = {
         "epsilon": epsilon,
         "certified": run.certificate.epsilon,

@@ -4,6 +4,10 @@ A step draws white noise with our own generator and correlates it in float64, as
 gives up the state and the last row from step to step (donate), "pure" leaves all inputs untouched. The
 first row is the yardstick, in float32. The goals are printed beside the ratios; nothing passes or fails
 here.
+
+With --ahead: how long a run waits for `Noise.draw` and `add_noise` where matrix products, in one thread,
+lie between two draws: with rows drawn ahead by the background thread, and in place. The yardstick is
+torch.randn in float32 into memory that is there.
 """
 
 import argparse
@@ -18,6 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from antiphon.grid import add_noise
 from antiphon.mechanisms import (
     BLT,
     AbstractMechanism,
@@ -30,6 +35,7 @@ from antiphon.mechanisms import (
     redrawn,
 )
 from antiphon.randomness import Generator
+from antiphon.training.run.noise import Noise
 
 T = 10_000
 MECHANISMS: dict[str, AbstractMechanism] = {
@@ -103,13 +109,140 @@ def measure(parameters: int, repeats: int) -> list[Row]:
     return rows
 
 
+class Wait(NamedTuple):
+    parameters: int
+    name: str
+    work_ms: float  # between two draws; 0: none
+    form: str
+    best_ratio: float  # the wait for draw and add_noise, to torch.randn
+    median_ratio: float
+    draw_ratio: float  # median, for draw alone
+    work_taken_ms: float  # median
+    step_ms: float  # median of work and wait
+
+
+class Steps:
+    """Steps of a run without its gradients: some work, then noise for a sum of zeros."""
+
+    def __init__(self, mechanism: AbstractMechanism, parameters: int, ahead: bool) -> None:
+        self._sums = torch.zeros(parameters)
+        self._out = torch.empty_like(self._sums)
+        self._noise = Noise(mechanism, Generator.seeded(0), self._sums, T)
+        self._row: torch.Tensor | None = None
+        if not ahead:
+            self._noise.close()
+
+    def step(self, work: Callable[[], object]) -> tuple[float, float, float]:
+        """The times at which the work, the draw and all of it are done, from the start on."""
+        began = time.perf_counter()
+        work()
+        worked = time.perf_counter()
+        self._row = self._noise.draw(self._row)
+        drawn = time.perf_counter()
+        add_noise(self._sums, self._row, 1.0, self._out)
+        return worked - began, drawn - began, time.perf_counter() - began
+
+    def close(self) -> None:
+        self._noise.close()
+
+
+def products(ms: float) -> Callable[[], None]:
+    """Matrix products that take about so long."""
+    matrix, out = torch.ones(128, 128), torch.empty(128, 128)
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            torch.mm(matrix, matrix, out=out)
+
+    def timed(count: int) -> float:
+        began = time.perf_counter()
+        work(count)
+        return (time.perf_counter() - began) / count
+
+    count = round(ms * 1e-3 / min(timed(20) for _ in range(20)))
+    return lambda: work(count)
+
+
+def waits(parameters: int, name: str, ms: float, repeats: int) -> list[Wait]:
+    """A step's waiting, with rows drawn ahead and in place, a few steps of each in turn."""
+    work, out = products(ms), torch.empty(parameters)
+    forms = {
+        form: Steps(MECHANISMS[name], parameters, form == "ahead") for form in ("in place", "ahead")
+    }
+    times: dict[str, list[tuple[float, float, float]]] = {form: [] for form in forms}
+    yardstick = []
+    for _ in range(repeats):
+        for form, steps in forms.items():
+            for number in range(6):
+                taken = steps.step(work)
+                if number:  # before the first one, rows had other work's time to be drawn in
+                    times[form].append(taken)
+            time.sleep(parameters * 2e-8)  # until no row is being drawn
+        for _ in range(3):
+            began = time.perf_counter()
+            torch.randn(parameters, out=out)
+            yardstick.append(time.perf_counter() - began)
+    rows = []
+    for form, steps in forms.items():
+        steps.close()
+        wait = [whole - worked for worked, _, whole in times[form]]
+        draw = [drawn - worked for worked, drawn, _ in times[form]]
+        unit = statistics.median(yardstick)
+        ratios = min(wait) / min(yardstick), statistics.median(wait) / unit
+        whole_ms = [statistics.median(taken[i] for taken in times[form]) * 1e3 for i in (0, 2)]
+        rows.append(
+            Wait(parameters, name, ms, form, *ratios, statistics.median(draw) / unit, *whole_ms)
+        )
+    return rows
+
+
+def show_waits(repeats: int, as_json: bool) -> None:
+    torch.set_num_threads(1)
+    console = Console(stderr=as_json, width=110)
+    cases = [
+        (parameters, name, ms)
+        for parameters in (20_000, 200_000, 5_000_000)
+        for name in ("independent", "lambda-cgd")
+        for ms in (0.0, 1.0, 5.0, 20.0)
+    ]
+    rows = [
+        row
+        for case in track(cases, "Timing", console=console, transient=True)
+        for row in waits(*case, repeats)
+    ]
+    if as_json:
+        print(json.dumps([row._asdict() for row in rows]))
+        return
+    table = Table(title="What a step waits for draw and add_noise, as ratios to torch.randn")
+    for name in (
+        "parameters",
+        "mechanism",
+        "work ms",
+        "rows",
+        "best ×",
+        "median ×",
+        "draw ×",
+        "work ms",
+        "step ms",
+    ):
+        table.add_column(name, justify="left" if name in ("mechanism", "rows") else "right")
+    for row in rows:
+        numbers = [f"{value:.2f}" for value in row[4:]]
+        table.add_row(f"{row.parameters:,}", row.name, f"{row.work_ms:g}", row.form, *numbers)
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--ahead", action="store_true")
     options = parser.parse_args()
+    if options.ahead:
+        show_waits(options.repeats, options.json)
+        return
     console = Console(stderr=options.json, width=110)
     sizes = track([1_000_000, 10_000_000], "Timing", console=console, transient=True)
     rows = [row for size in sizes for row in measure(size, options.repeats)]

@@ -1,13 +1,15 @@
 """The models, data and plain steps of ``training.py``, in torch alone, for us and for peers in torch."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 RATE = 0.05  # of plain gradient descent, for all
+WORDS, LENGTH = 8000, 128  # of the language models
 
 
 class Case(NamedTuple):
@@ -15,6 +17,13 @@ class Case(NamedTuple):
     data: Callable[[int], tuple[Tensor, Tensor]]
     model: Callable[[], nn.Module]
     loss: Callable[..., Tensor]
+    batch: int | None = None  # the only one that is measured; unless given, all are
+    needs: tuple[str, ...] = ()  # libraries
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether all libraries are there."""
+        return all(find_spec(name) is not None for name in self.needs)
 
 
 class TorchKAN(nn.Module):
@@ -59,6 +68,83 @@ class Words(nn.Module):
         return out
 
 
+class Block(nn.Module):
+    """Two convolutions beside a shortcut."""
+
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.inner = nn.Sequential(
+            nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.GroupNorm(32, outside), nn.ReLU(),
+            nn.Conv2d(outside, outside, 3, 1, 1, bias=False), nn.GroupNorm(32, outside),
+        )  # fmt: skip
+        self.shortcut = nn.Sequential()
+        if stride != 1 or inside != outside:
+            bare = nn.Conv2d(inside, outside, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(bare, nn.GroupNorm(32, outside))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.inner(x) + self.shortcut(x))
+
+
+def resnet() -> nn.Module:
+    """As ResNet-18 for images of 32 x 32, with group norms: 11 million parameters."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(3, 64, 3, 1, 1, bias=False),
+        nn.GroupNorm(32, 64),
+        nn.ReLU(),
+    ]
+    inside = 64
+    for outside, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(inside, outside, stride), Block(outside, outside, 1)]
+        inside = outside
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+class Language(nn.Module):
+    """A language model of transformers: from tokens to logits."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.inner(input_ids=x, use_cache=False).logits
+        return logits
+
+
+def _llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=WORDS, hidden_size=384, intermediate_size=1024, num_hidden_layers=6,
+            num_attention_heads=6, max_position_embeddings=LENGTH,
+        )
+    )  # fmt: skip
+
+
+def llama() -> nn.Module:
+    """17 million parameters."""
+    return Language(_llama())
+
+
+def lora() -> nn.Module:
+    """The same, of which small factors beside the attention's weights learn."""
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
+    )
+    return Language(get_peft_model(_llama(), config))
+
+
+def next_word(logits: Tensor, words: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy of each word given those before it."""
+    return F.cross_entropy(
+        logits[:, :-1].flatten(0, 1), words[:, 1:].flatten(), reduction=reduction
+    )
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
 
@@ -80,6 +166,11 @@ def _signs(*shape: int) -> Callable[[int], tuple[Tensor, Tensor]]:
     return lambda n: (torch.rand(n, *shape) * 1.998 - 0.999, torch.randint(2, (n,)).float())
 
 
+def _texts(n: int) -> tuple[Tensor, Tensor]:
+    words = torch.randint(WORDS, (n, LENGTH))
+    return words, words
+
+
 CASES = {
     "mlp": Case(20_000, _numbers(784, classes=10), mlp, F.cross_entropy),
     "cnn": Case(20_000, _numbers(1, 28, 28, classes=10), cnn, F.cross_entropy),
@@ -95,6 +186,9 @@ CASES = {
     "kan-784": Case(
         12_665, _signs(784), lambda: TorchKAN(784, 32), F.binary_cross_entropy_with_logits
     ),
+    "resnet": Case(2000, _numbers(3, 32, 32, classes=10), resnet, F.cross_entropy, batch=64),
+    "llama": Case(1000, _texts, llama, next_word, batch=8, needs=("transformers",)),
+    "lora": Case(1000, _texts, lora, next_word, batch=8, needs=("transformers", "peft")),
 }
 
 

@@ -106,7 +106,9 @@ def main() -> None:
         case, batch, variant = options.memory_of
         print(memory_of(case, int(batch), variant))
         return
-    dump(row for case, batch in chosen(options, CASES) for row in measure(case, batch, options))
+    possible = {name: case for name, case in CASES.items() if case.is_possible}
+    places = chosen(options, possible, {name: case.batch for name, case in possible.items()})
+    dump(row for case, batch in places for row in measure(case, batch, options))
 
 
 if __name__ == "__main__":

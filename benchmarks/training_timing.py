@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,8 @@ class Row(NamedTuple):
     best_ms: float | None = None  # None: not possible, or too large
     median_ms: float | None = None
     memory_mb: float | None = None
+    best_wall_ms: float | None = None
+    median_wall_ms: float | None = None
 
 
 class Protocol(NamedTuple):
@@ -38,9 +40,12 @@ class Protocol(NamedTuple):
         return self.warm_up + self.blocks * self.steps
 
 
-def timed(variants: dict[str, Step], protocol: Protocol) -> dict[str, list[float]]:
-    """Milliseconds of CPU per step of every block, interleaved; other work on the machine hardly counts."""
-    found: dict[str, list[float]] = {name: [] for name in variants}
+def timed(variants: dict[str, Step], protocol: Protocol) -> dict[str, list[tuple[float, float]]]:
+    """Milliseconds per step of every block, interleaved: of CPU, and by the clock.
+
+    Other work on the machine hardly counts in the first, and does in the second.
+    """
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     counts = {}
     for name, step in variants.items():
         for _ in range(protocol.warm_up - 1):
@@ -51,10 +56,12 @@ def timed(variants: dict[str, Step], protocol: Protocol) -> dict[str, list[float
         counts[name] = max(1, min(protocol.steps, int(SECONDS / one)))
     for _ in range(protocol.blocks):
         for name, step in variants.items():
-            began = time.process_time()
+            began, clock = time.process_time(), time.perf_counter()
             for _ in range(counts[name]):
                 step()
-            found[name].append((time.process_time() - began) * 1e3 / counts[name])
+            spent = time.process_time() - began, time.perf_counter() - clock
+            cpu, wall = (seconds * 1e3 / counts[name] for seconds in spent)
+            found[name].append((cpu, wall))
     return found
 
 
@@ -76,12 +83,18 @@ def peak(make: Callable[[], Step], steps: int = 3) -> float:
 
 
 def rows(
-    library: str, case: str, batch: int, times: dict[str, list[float]], memory: dict[str, float]
+    library: str,
+    case: str,
+    batch: int,
+    times: dict[str, list[tuple[float, float]]],
+    memory: dict[str, float],
 ) -> list[Row]:
-    return [
-        Row(case, batch, library, name, min(v), statistics.median(v), memory.get(name))
-        for name, v in times.items()
-    ]
+    found = []
+    for name, blocks in times.items():
+        cpu, wall = zip(*blocks, strict=True)
+        best, clock = (min(cpu), statistics.median(cpu)), (min(wall), statistics.median(wall))
+        found.append(Row(case, batch, library, name, *best, memory.get(name), *clock))
+    return found
 
 
 def in_own_process(question: Iterable[object]) -> float | None:
@@ -106,10 +119,17 @@ def protocol_of(options: argparse.Namespace) -> Protocol:
     return Protocol(3, 3, 5) if options.quick else Protocol()
 
 
-def chosen(options: argparse.Namespace, cases: Iterable[str]) -> list[tuple[str, int]]:
-    """Pairs of a case and a batch size."""
+def chosen(
+    options: argparse.Namespace, cases: Iterable[str], fixed: Mapping[str, int | None] | None = None
+) -> list[tuple[str, int]]:
+    """Pairs of a case and a batch size, which is ``fixed`` for some cases."""
     names = [name for name in cases if not options.only or name in options.only.split(",")]
-    return [(name, int(batch)) for name in names for batch in options.batches.split(",")]
+    asked = [int(batch) for batch in options.batches.split(",")]
+    pairs = []
+    for name in names:
+        own = None if fixed is None else fixed.get(name)
+        pairs += [(name, batch) for batch in (asked if own is None else [own])]
+    return pairs
 
 
 def dump(found: Iterable[Row]) -> None:

@@ -37,6 +37,7 @@ def main() -> None:
         model,
         torch.optim.SGD(model.parameters(), lr=2.0),
         (x[private], y[private]),
+        lambda model, x, y: nn.functional.cross_entropy(model(x), y),  # of one example
         epsilon=options.epsilon,
         delta=1e-4,
         epochs=options.epochs,
@@ -44,8 +45,7 @@ def main() -> None:
         clip_norm=0.5,
         mechanism="independent",  # best at a tenth of the data per batch; "auto" would find that
     )
-    for inputs, targets in run.batches():
-        run.step(nn.functional.cross_entropy(model(inputs), targets, reduction="none"))
+    run.train()
     with torch.no_grad():
         right = (model(x[public]).argmax(1) == y[public]).double().mean()
     print(run.certificate)

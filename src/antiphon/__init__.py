@@ -50,16 +50,19 @@ if TYPE_CHECKING:
         Recorded,
         ShuffledEpochs,
     )
-    from antiphon.training import PrivacyEngine, make_private
+    from antiphon.training import Dataset, Options, make_private
+    from antiphon.training.opacus import PrivacyEngine
 
 __all__ = [
     "BallsInBins",
     "Certificate",
     "CyclicPoisson",
+    "Dataset",
     "FixedSize",
     "FullBatch",
     "Ledger",
     "OnePass",
+    "Options",
     "Plan",
     "Poisson",
     "PrivacyEngine",
@@ -96,7 +99,9 @@ _HOMES = {
     "calibrate": "accounting.calibrate",
     "Ledger": "ledger",
     "Plan": "plan",
-    "PrivacyEngine": "training",
+    "Dataset": "training",
+    "Options": "training",
+    "PrivacyEngine": "training.opacus",
     "Relation": "relations",
     "make_private": "training",
     **dict.fromkeys(

@@ -20,10 +20,13 @@ from antiphon.auditing import Instance, Trainer, Transcript, one_run, play, trai
 from antiphon.certificate import Certificate
 from antiphon.mechanisms import Independent, LambdaCGD
 from antiphon.plan import Block
+from antiphon.randomness import Generator
 from antiphon.training import VOTE, VOTES
-from antiphon.training.clipping import Flat
-from antiphon.training.noise import Noise
-from antiphon.training.private_sum import PrivateSum
+from antiphon.training.gradients import Flat, Piece
+from antiphon.training.gradients.batched import Batched
+from antiphon.training.gradients.factors import Dense
+from antiphon.training.run import Noise
+from antiphon.training.run.private_sum import PrivateSum
 
 DELTA = 1e-5
 STRICT = 0.999
@@ -75,24 +78,35 @@ real_release = PrivateSum.release
 
 
 def clip_the_mean(self: Any, step: int) -> None:
-    mean = self.buffer.flat
+    mean = self.total.value()  # the sum itself, as the batch is one part
     mean.mul_(min(1.0, self.clip_norm / max(float(mean.norm()), 1e-12)))
     real_release(self, step)
 
 
 def divide_by_the_batch(self: Any, step: int) -> None:
     real_release(self, step)
-    for parameter in self.buffer.parameters:
+    for parameter in self.total.parameters:
         parameter.grad.mul_(self._plan.expected_batch / max(1, self.drawn))
 
 
-def count_the_batch(self: Any, factors: Any, units: Any) -> None:
-    self.drawn = next(iter(factors.values())).rows
-    real_add(self, factors, units)
+def count_the_batch(self: Any, piece: Any) -> None:
+    self.drawn = next(iter(piece.factors.values())).rows
+    real_add(self, piece)
 
 
 real_add = PrivateSum.add
 real_scales, real_draw = PrivateSum._scales, Noise.draw
+
+
+def mixed(self: Any, step: int, ids: Any, examples: Any, units: Any = None) -> Any:
+    """Gives every example the mean gradient of its batch, as a batch statistic would."""
+    for piece in real_pieces(self, step, ids, examples, units):
+        dense = {p: factor.dense() for p, factor in piece.factors.items()}
+        factors = {p: Dense(rows.mean(0).expand_as(rows)) for p, rows in dense.items()}
+        yield Piece(factors, piece.units)
+
+
+real_pieces = Batched.pieces
 
 
 def quiet_votes(self: Any) -> Any:
@@ -104,14 +118,15 @@ def no_noise(self: Any, memory: Any = None) -> torch.Tensor:
     return torch.zeros_like(real_draw(self, memory))
 
 
-class Again:
+class Again(Generator):  # type: ignore[misc]
     """A generator that begins anew after some steps."""
 
-    def __init__(self, generator: Any, steps: int) -> None:
-        self._generator, self._steps = generator, steps
+    def __init__(self, generator: Generator, steps: int) -> None:
+        super().__init__(generator.key, generator.is_secure)
+        object.__setattr__(self, "_steps", steps)
 
     def normal_(self, out: Any, step: int) -> Any:
-        return self._generator.normal_(out, step % self._steps)
+        return Generator.normal_(self, out, step % self._steps)
 
 
 real_init, real_restore = Noise.__init__, Noise.restore
@@ -264,6 +279,10 @@ MUTANTS = {
         Mutant(
             "max in place of min", "one-run", full(1),
             with_patches(lambda: patch.object(Flat, "weights", max_for_min)),
+        ),
+        Mutant(
+            "examples mixed before they are clipped", "two-world", full(1),
+            with_patches(lambda: patch.object(Batched, "pieces", mixed)), runs=250,
         ),
         Mutant(
             "each layer clipped by the whole clip norm", "two-world", full(1),

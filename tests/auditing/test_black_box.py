@@ -79,10 +79,10 @@ def test_a_model_that_memorised_refutes_epsilon_1(relation):
 @pytest.mark.parametrize(
     ("mechanism", "sampling", "epsilon"),
     [
-        (LambdaCGD(0.5), {"sampling": "full-batch"}, 1.0),
-        (LambdaCGD(0.5), {"sampling": "full-batch"}, 4.0),
-        (Independent(), {"sampling": "poisson", "batch_size": 40}, 1.0),
-        (Independent(), {"sampling": "poisson", "batch_size": 40}, 4.0),
+        (LambdaCGD(0.5), ap.FullBatch(), 1.0),
+        (LambdaCGD(0.5), ap.FullBatch(), 4.0),
+        (Independent(), ap.Poisson(1 / 7), 1.0),
+        (Independent(), ap.Poisson(1 / 7), 4.0),
     ],
 )
 def test_an_honest_run_is_consistent(mechanism, sampling, epsilon):
@@ -90,16 +90,16 @@ def test_an_honest_run_is_consistent(mechanism, sampling, epsilon):
     planted = plant(pool(200, seed=1), canaries, seed=1)
     model = network()
     with ap.make_private(
-        model, torch.optim.SGD(model.parameters(), lr=1.0), planted.data, n=planted.n, seed=1,
-        epsilon=epsilon, delta=DELTA, steps=60, mechanism=mechanism, **sampling,
+        model, torch.optim.SGD(model.parameters(), lr=1.0), planted.data,
+        lambda model, x, y: cross_entropy(model(x), y), epsilon=epsilon, delta=DELTA, seed=1,
+        plan=ap.Plan(n=planted.n, sampling=sampling, steps=60, mechanism=mechanism),
     ) as run:  # fmt: skip
-        for x, y in run.batches(show=False):
-            run.step(LOSS(model(x), y))
+        run.train(show=False)
         losses = losses_of(model, LOSS, planted.canaries)
     audit = black_box(losses, planted, run.certificate)
     assert audit.verdict == "consistent"
     assert audit.audited_epsilon <= epsilon
-    assert audit.curve == ("gaussian" if "batch_size" not in sampling else "point")
+    assert audit.curve == ("gaussian" if sampling == ap.FullBatch() else "point")
     assert (losses == losses_of(model, LOSS, planted.canaries)).all()
 
 

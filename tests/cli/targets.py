@@ -7,7 +7,7 @@ from antiphon.certificate import certify
 from antiphon.mechanisms import Independent
 from antiphon.plan import Plan
 from antiphon.sampling import FullBatch
-from antiphon.training import make_private
+from antiphon.training import Options, make_private
 
 DELTA = 1e-5
 PLAN = Plan(n=40, sampling=FullBatch(), steps=2, mechanism=Independent(), noise_multiplier=1.6)
@@ -20,8 +20,12 @@ def trained_run(place):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x = torch.randn(40, 3)
     with make_private(
-        model, optimizer, (x, x[:, :1]), plan=CERTIFICATE, seed=1, checkpoint=place / "run"
-    ) as run:
-        for inputs, targets in run.batches(show=False):
-            run.step(((model(inputs) - targets) ** 2).mean(1))
+        model, optimizer, (x, x[:, :1]), loss, plan=CERTIFICATE, seed=1,
+        options=Options(checkpoint=place / "run"),
+    ) as run:  # fmt: skip
+        run.train(show=False)
         run.export(place / "model.safetensors")
+
+
+def loss(model, x, y):
+    return ((model(x) - y) ** 2).mean()

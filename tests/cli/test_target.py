@@ -13,7 +13,7 @@ from antiphon.mechanisms import LambdaCGD
 from antiphon.relations import Relation
 from antiphon.sampling import Poisson
 from antiphon.training import read_export
-from antiphon.training.folder import Folder, export
+from antiphon.training.checkpoints import Folder, export
 
 
 @pytest.fixture

@@ -291,17 +291,17 @@ def test_the_ledger_pays_once(call, place):
 @pytest.fixture
 def interrupted(monkeypatch):
     """Interrupts training within its eleventh step, as Ctrl-C does."""
-    from antiphon.training.run import Run
+    from antiphon.training import Run
 
-    original = Run.step
+    original = Run.add
 
-    def step(run, loss):
+    def add(run, piece):
         if run.steps_taken == 10:
             raise KeyboardInterrupt
-        original(run, loss)
+        original(run, piece)
 
-    monkeypatch.setattr(Run, "step", step)
-    return lambda: monkeypatch.setattr(Run, "step", original)
+    monkeypatch.setattr(Run, "add", add)
+    return lambda: monkeypatch.setattr(Run, "add", original)
 
 
 def test_an_interrupted_run_goes_on_to_the_same_result(call, place, interrupted):

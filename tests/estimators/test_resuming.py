@@ -22,7 +22,7 @@ from antiphon.events import GaussianRelease
 from antiphon.mechanisms import LambdaCGD
 from antiphon.randomness import Generator
 from antiphon.releases import private_accuracy
-from antiphon.training.folder import peek
+from antiphon.training.checkpoints import peek
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (300, 3))

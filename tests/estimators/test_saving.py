@@ -15,7 +15,7 @@ from antiphon.estimators.codec import from_json, to_json
 from antiphon.mechanisms import BLT, LambdaCGD
 from antiphon.sampling import FixedSize
 from antiphon.training import read_export
-from antiphon.training.folder import export
+from antiphon.training.checkpoints import export
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (300, 3))

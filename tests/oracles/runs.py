@@ -6,16 +6,17 @@ import os
 import random
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import distributed as dist
 from torch import nn
+from training.small import private
 
 from antiphon.errors import AntiphonError
 from antiphon.randomness import Generator
-from antiphon.training import make_private
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -37,41 +38,71 @@ def network(dropout=0.0, seed=0):
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(dropout), nn.Linear(4, 2))
 
 
+def plain_loss(model, x, y):
+    """Of one example."""
+    return nn.functional.cross_entropy(model(x), y)
+
+
+def other_loss(model, x, y):
+    """Another one."""
+    return 3 * plain_loss(model, x, y)
+
+
+def zero_loss(model, x, y):
+    """Nothing but noise remains."""
+    return 0 * plain_loss(model, x, y)
+
+
+def looking_loss(model, x, y):
+    """Equal to the plain one, and computed for one example after another."""
+    loss = plain_loss(model, x, y)
+    return loss if loss.item() >= 0 else -loss
+
+
+def vector_loss(model, x, y):
+    """Not a number."""
+    return model(x)
+
+
+LOSSES = {"plain": plain_loss, "other": other_loss, "zero": zero_loss, "looking": looking_loss,
+          "vector": vector_loss}  # fmt: skip
+
+
 class Job:
     """One run: made alike in every process that is to take part in it, or to resume it."""
 
     def __init__(self, folder=None, resume=False, *, optimizer="sgd", dropout=0.0, model_seed=0,
-                 examples=None, loss="none", scheduled=False, pause=0.0, **options):  # fmt: skip
+                 examples=None, loss="plain", scheduled=False, pause=0.0, **options):  # fmt: skip
         self.model = network(dropout, model_seed)
         self.optimizer = OPTIMIZERS[optimizer](self.model.parameters())
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 3, 0.5)
-        self.scheduled, self.loss, self.pause = scheduled, loss, pause
+        self.scheduled, self.pause = scheduled, pause
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002 (the global one is meant)
-        options = {"delta": 1e-3, "noise_multiplier": 1.0, "steps": 10, "batch_size": 8,
-                   "mechanism": "independent", "seed": 7, "checkpoint_every": 3} | options  # fmt: skip
-        others = {"scheduler": self.scheduler} if scheduled and folder is not None else None
-        self.run = make_private(
-            self.model,
-            self.optimizer,
-            data() if examples is None else examples,
-            checkpoint=folder,
-            resume=resume,
-            others=others,
-            **options,
-        )
+        given = {"delta": 1e-3, "seed": 7, "checkpoint_every": 3}
+        options = given | ({} if "plan" in options else {"batch_size": 8}) | options
+        if scheduled and folder is not None:
+            options = {"others": {"scheduler": self.scheduler}} | options
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the loss is evaluated for one example after another")
+            self.run = private(
+                self.model,
+                data() if examples is None else examples,
+                self.optimizer,
+                LOSSES[loss],
+                checkpoint=folder,
+                resume=resume,
+                **options,
+            )
 
     def train(self, steps=None):
         """Take some steps, or all that are left."""
-        for x, y in self.run.batches(steps, show=False):
-            self.step(x, y)
+        for _ in self.run.take(steps, show=False):
+            self.after_step()
         return self
 
-    def step(self, x, y):
-        """One of them."""
-        reduction = "mean" if self.loss == "mean" else "none"
-        value = nn.functional.cross_entropy(self.model(x), y, reduction=reduction)
-        self.run.step(value * {"other": 3, "zero": 0}.get(self.loss, 1))
+    def after_step(self):
+        """What the loop does after each."""
         if self.scheduled:
             self.scheduler.step()
         if self.pause:

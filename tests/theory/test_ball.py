@@ -20,17 +20,16 @@ def test_acceptance_kan_correlated_7_projection_of_a_private_run():
         model,
         optimizer,
         (x, y),
-        noise_multiplier=1.0,
+        lambda model, x, y: softplus(-y * model(x)),
+        plan=ap.Plan(
+            n=60, sampling=ap.ShuffledEpochs(12), steps=30, mechanism=LambdaCGD(0.5),
+            relation="zero-out", noise_multiplier=1.0,
+        ),
         delta=1e-5,
-        steps=30,
-        sampling=ap.ShuffledEpochs(12),
-        clip_norm=1.0,
-        mechanism=LambdaCGD(0.5),
         seed=1,
-    )
+    )  # fmt: skip
     outside = 0
-    for features, labels in run.batches(show=False):
-        run.step(softplus(-labels * run.model(features)))
+    for _ in run:
         outside += ball.distance > ball.radius
         ball()
         assert ball.distance <= 1.5 * (1 + 1e-12)

@@ -127,11 +127,11 @@ def test_a_run_of_the_engine_with_the_same_plan_and_seed_has_the_same_iterates()
     )
     model = network(train="both")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    run = ap.make_private(model, optimizer, (x, y), plan=found.certificate, seed=SEED)
-    others = [coefs(model)]
-    for inputs, labels in run.batches(show=False):
-        run.step(softplus(-labels * model(inputs)))
-        others.append(coefs(model))
+    run = ap.make_private(
+        model, optimizer, (x, y), lambda model, x, y: softplus(-y * model(x)),
+        plan=found.certificate, seed=SEED,
+    )  # fmt: skip
+    others = [coefs(model), *(coefs(model) for _ in run)]
     for now, other in zip(iterates, others, strict=True):
         # Sums that differ in their last digits may lie on either side of a point's middle.
         torch.testing.assert_close(now, other, rtol=0, atol=1e-6 + 2 * half_a_point(run.plan))
@@ -390,7 +390,7 @@ def test_what_cannot_run_says_what_to_do():
         ({"step_size": 0.0}, "step_size must be positive and finite; got 0.0"),
         ({"batch_size": None}, "sampling='shuffled' needs batch_size"),
         ({"batch_size": 61}, "batch_size=61 is larger than the 60 units"),
-        ({"epsilon": 1.0}, "give either epsilon .* or noise_multiplier; got epsilon=1.0 and"),
+        ({"epsilon": 1.0}, "give either epsilon, .* or noise_multiplier; got epsilon=1.0 and"),
         ({"noise_multiplier": 0.0}, "noise_multiplier must be positive and finite; got 0.0"),
         ({"clip_norm": 0.0}, "clip_norm must be positive and finite; got 0.0"),
         ({"clip_norm": math.inf}, "clip_norm must be positive and finite; got inf"),

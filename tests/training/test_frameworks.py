@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from training.small import data, losses, private, train, weights
+from training.loops import engine_run, flat
+from training.small import data, private, train, weights
 
 import antiphon as ap
 from antiphon.errors import UnsupportedError
-from antiphon.training import PrivateLoader
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -18,26 +18,27 @@ def test_lightning_with_manual_optimisation_takes_the_same_steps():
     lightning = pytest.importorskip("lightning", reason="Lightning is not installed")
 
     class Private(lightning.LightningModule):
-        def __init__(self, model, run):
+        def __init__(self, model, optimizer):
             super().__init__()
             self.automatic_optimization = False
-            self.model, self.private_run = model, run
+            self.model, self.private_optimizer = model, optimizer
 
         def training_step(self, batch, index):
             inputs, labels = batch
-            self.private_run.step(losses(self.model, inputs, labels))
+            nn.functional.cross_entropy(self.model(inputs), labels).backward()
+            self.private_optimizer.step()
 
         def configure_optimizers(self):
             return None
 
-    run = private()
+    engine, model, optimizer, batches = engine_run()
     trainer = lightning.Trainer(
         max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
-    trainer.fit(Private(run.model, run), PrivateLoader(run, 5))
-    assert run.steps_taken == 10
-    assert torch.equal(weights(run), weights(train(private())))
+    trainer.fit(Private(model, optimizer), batches)
+    assert engine.run.steps_taken == 10
+    assert torch.equal(flat(model), weights(train(private())))
 
 
 def test_what_accelerate_prepared_is_refused():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from training.small import data, losses, network, private, weights
+from training.small import data, network, private, train, weights
 
 import antiphon as ap
 from antiphon.mechanisms import BLT, BandedInverse, Independent, LambdaCGD
@@ -25,8 +25,7 @@ def released(mechanism, dataset=None, seed=1, noise_multiplier=1.0):
         optimizer.register_step_pre_hook(
             lambda *_: kept.append([p.grad.clone() for p in model.parameters()])
         )
-        for x, y in run.batches():
-            run.step(losses(model, x, y))
+        for _ in run:
             scheduler.step()
         return kept, weights(run)
 
@@ -70,9 +69,7 @@ def constant_gradients(mechanism, noise_multiplier):
     kept, optimizer = [], torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.register_step_pre_hook(lambda *_: kept.append(model.weight.grad[0].clone()))
     options = FIXED | {"mechanism": mechanism, "noise_multiplier": noise_multiplier}
-    with private(model, (torch.ones(60, 5),), optimizer, **options) as run:
-        for (x,) in run.batches():
-            run.step(model(x)[:, 0])
+    train(private(model, torch.ones(60, 5), optimizer, lambda model, x: model(x).sum(), **options))
     return torch.stack(kept)
 
 

@@ -11,7 +11,8 @@ import pytest
 import torch
 from scipy.stats import chi2
 from torch import nn
-from training.small import N, data, losses, network, private, train, weights
+from training.loops import engine_run
+from training.small import N, data, loss_of, network, private, train, weights
 
 import antiphon as ap
 from antiphon.errors import PlanError, RunError, UnsupportedError
@@ -19,11 +20,11 @@ from antiphon.errors import PlanError, RunError, UnsupportedError
 
 def moves(run):
     """Every step's update, in units of learning rate over expected batch."""
-    steps = []
-    for x, y in run.batches():
-        before = weights(run)
-        run.step(losses(run.model, x, y))
-        steps.append((before - weights(run)) / 0.1 * run.plan.expected_batch)
+    steps, before = [], weights(run)
+    for _ in run.take(show=False):
+        after = weights(run)
+        steps.append((before - after) / 0.1 * run.plan.expected_batch)
+        before = after
     return torch.stack(steps)
 
 
@@ -74,7 +75,7 @@ def test_clipping_after_averaging():
 @pytest.mark.parametrize("clipping", ["flat", "per-layer", "automatic"])
 def test_one_example_more_moves_the_sum_by_at_most_the_clip_norm(clipping):
     x, y = data()
-    options = {"sampling": "full-batch", "steps": 1, "clip_norm": 0.5, "n": N, "clipping": clipping}
+    options = {"sampling": "full-batch", "steps": 1, "clip_norm": 0.5, "clipping": clipping}
     whole = moves(private(dataset=(x * 100, y), **options))
     for left_out in range(0, N, 20):
         rows = [i for i in range(N) if i != left_out]
@@ -98,29 +99,33 @@ def test_the_same_noise_in_two_runs_and_the_same_batches():
 
 def test_a_batch_size_that_leaks_into_the_plan():
     # Neighbours have one plan: nothing of it depends on how many were drawn, or on the data's values.
-    runs = [
-        private(dataset=data(N + extra, seed=extra), n=N, sampling=ap.Poisson(0.2))
-        for extra in (0, 1)
-    ]
-    assert runs[0].plan == runs[1].plan
+    plan = train(private(sampling=ap.Poisson(0.2))).certificate.plan
+    runs = [private(dataset=data(N + extra, seed=extra), plan=plan) for extra in (0, 1)]
+    assert runs[0].plan == runs[1].plan == plan
     assert train(runs[0]).certificate.epsilon == train(runs[1]).certificate.epsilon
 
 
-def backward_twice(run, change):
-    """Two steps as in `PrivacyEngine`'s loops, with a change before the second one."""
-    for step, (x, y) in enumerate(run.batches(2)):
-        if step == 1:
-            change(run)
-        losses(run.model, x, y).mean().backward()
-        run.optimizer.step()
+def two_steps(model, optimizer, change):
+    """Two steps of a loop with ``backward()``, with a change before the second one."""
+    engine, model, optimizer, batches = engine_run(model, optimizer)
+    try:
+        for step, (x, y) in enumerate(batches):
+            if step == 1:
+                change(model, optimizer)
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if step == 1:
+                break
+    finally:
+        assert engine.run.steps_taken == 1
 
 
-def unfreeze(run):
-    run.model[2].requires_grad_(True)
+def unfreeze(model, optimizer):
+    model[2].requires_grad_(True)
 
 
-def add_group(run):
-    run.optimizer.add_param_group({"params": list(run.model[2].parameters())})
+def add_group(model, optimizer):
+    optimizer.add_param_group({"params": list(model[2].parameters())})
 
 
 def frozen_network():
@@ -135,26 +140,33 @@ def test_a_layer_that_is_trained_later_gets_no_gradient_without_noise(change):
     model = frozen_network() if change is unfreeze else network()
     chosen = model.parameters() if change is unfreeze else model[0].parameters()
     before = model[2].weight.detach().clone()
-    run = private(model, optimizer=torch.optim.SGD(chosen, lr=0.1), after_backward=True)
+    optimizer = torch.optim.SGD(chosen, lr=0.1)
     with pytest.raises(RunError, match="added or unfrozen"):
-        backward_twice(run, change)
+        two_steps(model, optimizer, change)
+    assert torch.equal(model[2].weight, before)
+    # The same in a run that calls the loss.
+    model = frozen_network() if change is unfreeze else network()
+    chosen = model.parameters() if change is unfreeze else model[0].parameters()
+    run = train(private(model, optimizer=torch.optim.SGD(chosen, lr=0.1)), 1)
+    change(model, run.optimizer)
+    with pytest.raises(RunError, match="added or unfrozen"):
+        train(run, 1)
     assert torch.equal(model[2].weight, before) and run.steps_taken == 1
 
 
 def test_another_optimizer_finds_no_gradient_of_the_model():
     model = network()
-    run = private(
-        model, optimizer=torch.optim.SGD(model[0].parameters(), lr=0.1), after_backward=True
-    )
-    for x, y in run.batches(2):
-        losses(model, x, y).mean().backward()
+    optimizer = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    _, model, optimizer, batches = engine_run(model, optimizer)
+    for x, y in batches:
+        nn.functional.cross_entropy(model(x), y).backward()
         assert all(p.grad is None for p in model.parameters())
-        run.optimizer.step()
+        optimizer.step()
 
 
 def test_a_gradient_from_before_the_run_moves_nothing():
     model = network()
-    losses(model, *data()).mean().backward()
+    loss_of(model, *data()).backward()
     model[2].requires_grad_(False)
     before = model[2].weight.detach().clone()
     run = private(model)
@@ -165,20 +177,44 @@ def test_a_gradient_from_before_the_run_moves_nothing():
     assert torch.equal(model[2].weight, before)
 
 
+def test_a_gradient_from_before_is_refused_in_a_loop():
+    model = network()
+    loss_of(model, *data()).backward()
+    _, model, optimizer, batches = engine_run(model)
+    for x, y in batches:
+        nn.functional.cross_entropy(model(x), y).backward()
+        with pytest.raises(RunError, match=r"zero_grad"):
+            optimizer.step()
+        optimizer.zero_grad()
+        optimizer.step()
+        break
+
+
 def test_an_optimizer_within_the_backward_pass():
     # Steps that a hook takes as soon as a gradient is there: it would be one without noise.
     model = network()
     own = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
     handles = [p.register_post_accumulate_grad_hook(lambda p: own[p].step()) for p in own]
-    with pytest.raises(UnsupportedError, match=r"'0\.weight' has a hook"):
-        private(model, after_backward=True)
+    for make in (private, engine_run):
+        with pytest.raises(UnsupportedError, match=r"'0\.weight' has a hook"):
+            make(model)
     for handle in handles:
         handle.remove()
-    run = private(model, after_backward=True)
-    with pytest.raises(UnsupportedError, match=r"run\.close\(\)"):  # two runs of one model
-        private(model)
-    run.close()
     train(private(model), 1)
+
+
+def test_a_hook_that_is_added_later_sees_no_gradient():
+    engine, model, optimizer, batches = engine_run()
+    seen = []
+    for x, y in batches:
+        for parameter in model.parameters():
+            parameter.register_hook(seen.append)
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        break
+    assert not seen and engine.run.steps_taken == 1
+    with pytest.raises(UnsupportedError, match="has a hook"):
+        next(iter(batches))
 
 
 def test_a_hook_of_the_optimizer_sees_the_noisy_gradient_only():
@@ -192,27 +228,14 @@ def test_a_hook_of_the_optimizer_sees_the_noisy_gradient_only():
 
 
 def test_a_closure_is_refused_before_noise_is_drawn():
-    run = private(after_backward=True)
-    for x, y in run.batches(1):
-        losses(run.model, x, y).mean().backward()
+    engine, model, optimizer, batches = engine_run()
+    for x, y in batches:
+        nn.functional.cross_entropy(model(x), y).backward()
         with pytest.raises(RunError, match="closure"):
-            run.optimizer.step(lambda: 0.0)
-        run.optimizer.step()
-    assert run.steps_taken == 1
-
-
-def test_a_loss_in_two_parts_is_one_loss():
-    both, parts = (private(after_backward=True) for _ in range(2))
-    for x, y in both.batches(2):
-        output = both.model(x)
-        (nn.functional.cross_entropy(output, y) + output.square().mean()).backward()
-        both.optimizer.step()
-    for x, y in parts.batches(2):
-        output = parts.model(x)
-        nn.functional.cross_entropy(output, y).backward(retain_graph=True)
-        output.square().mean().backward()
-        parts.optimizer.step()
-    assert torch.allclose(weights(both), weights(parts), atol=1e-6)
+            optimizer.step(lambda: 0.0)
+        optimizer.step()
+        break
+    assert engine.run.steps_taken == 1
 
 
 def test_a_gradient_that_an_optimizer_keeps_never_shows_a_sum_without_noise():
@@ -225,11 +248,9 @@ def test_a_gradient_that_an_optimizer_keeps_never_shows_a_sum_without_noise():
     optimizer = Keeping(model.parameters(), lr=0.1)
     run = private(model, optimizer=optimizer, max_batch=3)
     kept = []
-    for x, y in run.batches(2):
-        run.step(losses(model, x, y))
-        if run.steps_taken == 1:
-            kept = kept or [g.clone() for g in optimizer.kept]
-            assert all(map(torch.equal, optimizer.kept, kept))
+    for _ in run.take(2, show=False):
+        kept = kept or [(g, g.clone()) for g in optimizer.kept if g is not None]
+        assert all(torch.equal(g, copy) for g, copy in kept)
 
 
 def test_batches_that_come_in_another_order_than_they_were_drawn():
@@ -263,10 +284,17 @@ def test_a_mixture_of_examples_within_a_data_class():
         def shift(self, x):
             return x.mean(1, keepdim=True)
 
-    run = private(Centred())
-    with pytest.raises(UnsupportedError, match="mixes the examples"):
-        for x, y in run.batches():
-            run.step(losses(run.model, Wrapped(x), y))
-    run = private(Alone())
-    for x, y in run.batches():
-        run.step(losses(run.model, Wrapped(x), y))
+    def wrapped(model, x, y):
+        return nn.functional.cross_entropy(model(Wrapped(x)), y)
+
+    # An example is centred by itself: the first model is constant, and the second one is what it seems.
+    assert torch.equal(*gradients_of(private(Centred(), loss=wrapped)))
+    whole, other = gradients_of(private(Alone(), loss=wrapped))
+    assert not torch.equal(whole, other)
+
+
+def gradients_of(run):
+    """Of the linear map's weight, of two examples."""
+    examples = run._batches.read(0, torch.tensor([0, 1]))
+    ((piece,)) = run.path.pieces(0, torch.tensor([0, 1]), examples, None)
+    return piece.factors[run.model.linear.weight].dense()

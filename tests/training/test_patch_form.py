@@ -153,9 +153,11 @@ def test_private_training_of_any_model_has_the_same_clipped_sums():
     expected = PatchForm(model, x, y).sums(0.05).gradient / 40
     certificate = ap.certify(plan.with_noise(1e-3), 1e-5)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    with ap.make_private(model, optimizer, (x, y), plan=certificate, seed=0) as run:
-        for inputs, labels in run.batches(show=False):
-            run.step(softplus(-labels * model(inputs)))
+
+    def loss(model, x, y):
+        return softplus(-y * model(x))
+
+    ap.make_private(model, optimizer, (x, y), loss, plan=certificate, seed=0).train(show=False)
     moved = before - model.filters.weight.detach()
     torch.testing.assert_close(moved, expected, atol=1e-3 * 0.05 / 40 * 6, rtol=0)
     assert float((moved - expected).norm()) < 0.1 * float(expected.norm())

@@ -15,6 +15,7 @@ from torch import nn
 
 import antiphon as ap
 from antiphon.grid import add_noise
+from antiphon.mechanisms import Independent
 from antiphon.randomness import Generator
 
 SCALE = 50.0
@@ -133,12 +134,12 @@ def test_weights_after_one_private_step_tell_nothing_of_a_record():
     nn.init.zeros_(model.weight)
     rows = torch.zeros(n, side)
     rows[0] = 10.0
+    plan = ap.Plan(n=n, sampling=ap.FullBatch(), steps=1, mechanism=Independent(),
+                   noise_multiplier=SCALE, relation="zero-out")  # fmt: skip
     run = ap.make_private(
-        model, torch.optim.SGD(model.parameters(), rate), (rows,), noise_multiplier=SCALE, steps=1,
-        sampling="full-batch", mechanism="independent", delta=1e-5, relation="zero-out", seed=5,
-    )  # fmt: skip
-    for (batch,) in run.batches(show=False):
-        run.step(model(batch).sum(1))
+        model, torch.optim.SGD(model.parameters(), rate), rows, lambda model, x: model(x).sum(),
+        plan=plan, delta=1e-5, seed=5,
+    ).train(show=False)  # fmt: skip
     run.close()
     released = (-model.weight.detach().double().flatten() / rate * n).numpy()
     pairs = released[: len(released) // 512 * 512].reshape(-1, 2, 256)

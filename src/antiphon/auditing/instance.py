@@ -45,10 +45,9 @@ class Instance:
     absent: float = 0.0
     others: float = 0.0
 
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Places, signs and numbers of the rows, as a trainer gets them; numbers begin with 1."""
-        numbers = torch.arange(1, len(self.place) + 1)
-        return torch.from_numpy(self.place), torch.from_numpy(self.size).float(), numbers
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Places and signs of the rows, as a trainer gets them."""
+        return torch.from_numpy(self.place), torch.from_numpy(self.size).float()
 
 
 def canaries(plan: Plan, coins: Coins) -> Instance:

@@ -27,7 +27,7 @@ class Planted:
         data: The rows to train on: those given, then the canaries that are in, or their stand-ins.
         canaries: All of them, in the order of the coins.
         coins: True for each canary that is in. Secret until the guesses are made.
-        n: What to give to `antiphon.make_private` as ``n``: a number of rows that the coins do not change.
+        n: What the plan's ``n`` must be: a number of rows that the coins do not change.
         relation: What a coin decides; the certificate must be for this relation.
     """
 
@@ -51,7 +51,7 @@ def plant(
     What the certificate protects must be what a coin decides:
 
     - add-remove: a canary that is out is left out. The number of rows then tells how many are in, while
-      a plan's n is public, so give ``n=planted.n`` to `antiphon.make_private`.
+      a plan's n is public, so make the plan with ``n=planted.n``, and give it to `antiphon.make_private`.
     - replace-one: a row of ``instead``, such as an ordinary one, stands in for each that is out.
     - zero-out (the default of samplings by row): the same, but ``instead`` must add nothing to any
       gradient, for instance by a weight of 0 in the loss. Stand-ins that do add something are a

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from antiphon.auditing.instance import Instance
 from antiphon.auditing.lookup import LONG, Layer, Lookup, has_votes, layers_of
 from antiphon.certificate import Certificate
-from antiphon.training import VOTE, Adaptive, PerLayer, Run, make_private
+from antiphon.training import VOTE, Adaptive, Dataset, Options, PerLayer, Run, make_private
 
 __all__ = ["Trainer", "Transcript", "seed_for", "train"]
 
@@ -63,32 +65,36 @@ def train(
         instance: Its data.
         seed: Of noise and batches.
         steps: Stop after so many steps; unless given, after all.
-        options: Of `antiphon.make_private`, such as ``checkpoint``.
+        options: Of `antiphon.Options`, such as ``checkpoint``.
     """
     plan, layers = certificate.plan, layers_of(certificate.plan)
     model = Lookup(instance.places, [layer.name for layer in layers])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    rows, users = instance.tensors(), None
+    place, size = instance.tensors()
+    users, units = None, len(place)
     if plan.unit == "user":  # two rows each: the mean of a user's gradients is what is clipped
-        users = np.tile(np.arange(len(instance.place)), 2)
-        rows = (rows[0].repeat(2), rows[1].repeat(2), rows[2].repeat(2))
+        users, place, size = np.tile(np.arange(units), 2), place.repeat(2), size.repeat(2)
     clipping = _ADAPTIVE if has_votes(plan) else PerLayer() if plan.blocks else "flat"
+    # The clip norm hardly moves, where it moves at all.
+    longest = LONG * max(plan.clip_norm, *(layer.bound for layer in layers))
     with make_private(
         model,
         optimizer,
-        rows,
+        Dataset((place, size), user=users),
+        partial(_loss, longest),
         plan=certificate,
         seed=seed,
-        user=users,
-        clipping=clipping,
-        **options,
+        options=Options(clipping=clipping, **options),
     ) as run:
         recorder = _Recorder(run, optimizer, layers)
-        for place, size, number in run.batches(steps, show=False):
-            recorder.drawn(number)
-            longest = max(run.clip_norm, *(layer.bound for layer in layers))
-            run.step((model(place) * size[:, None]).sum(1) * LONG * longest)
+        for _ in run.take(steps, show=False):
+            recorder.drawn(np.unique(run.drawn.numpy() % units))
     return recorder.transcript()
+
+
+def _loss(length: float, model: nn.Module, place: Tensor, size: Tensor) -> Tensor:
+    """Of one row, whose gradient is ``size`` times ``length`` in its place of every layer."""
+    return (model(place) * size[:, None]).sum() * length
 
 
 class _Recorder:
@@ -104,9 +110,9 @@ class _Recorder:
         optimizer.register_step_pre_hook(self._keep)
         optimizer.register_step_post_hook(self._keep_norm)
 
-    def drawn(self, number: torch.Tensor) -> None:
-        """The rows of a batch; 0 is the blank of an empty one."""
-        self._rows.append(np.unique(number[number > 0].numpy()) - 1)
+    def drawn(self, rows: NDArray[np.int64]) -> None:
+        """The rows of a batch."""
+        self._rows.append(rows)
 
     def _keep(self, *details: object) -> None:
         self._seen.append([p.grad.double().numpy().ravel().copy() for p in self._parameters])

@@ -14,7 +14,7 @@ from antiphon.checks import positive
 from antiphon.errors import PlanError, StateError
 from antiphon.plan import Plan
 from antiphon.training import read_export
-from antiphon.training.folder import peek
+from antiphon.training.checkpoints import peek
 
 __all__ = ["checked", "find", "read"]
 

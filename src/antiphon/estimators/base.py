@@ -30,8 +30,8 @@ from antiphon.events import Event, GaussianRelease
 from antiphon.ledger import Ledger
 from antiphon.randomness import Generator, digest_of
 from antiphon.releases import private_bounds
-from antiphon.training.batches import Rows
-from antiphon.training.folder import export
+from antiphon.training.checkpoints import export
+from antiphon.training.run import Rows
 
 __all__ = ["AbstractPrivateEstimator", "Callback"]
 

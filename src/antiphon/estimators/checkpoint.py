@@ -21,8 +21,8 @@ from antiphon.certificate import Certificate
 from antiphon.data import Schema
 from antiphon.errors import PlanError, StateError
 from antiphon.estimators.codec import schema_from_json, to_json
-from antiphon.training.folder import holds_run
-from antiphon.training.tensor_file import replace as replace_file
+from antiphon.training.checkpoints import holds_run
+from antiphon.training.checkpoints import replace as replace_file
 
 __all__ = ["FitFolder", "Start"]
 

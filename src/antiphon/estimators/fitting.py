@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from torch.optim.swa_utils import AveragedModel
 from antiphon.certificate import Certificate
 from antiphon.estimators.targets import AbstractTarget
 from antiphon.theory.ball import Ball
-from antiphon.training import make_private
-from antiphon.training.batches import Rows
+from antiphon.training import Dataset, Options, make_private
+from antiphon.training.run import Rows
 
 __all__ = ["Watcher", "fit_model"]
 
@@ -69,30 +70,33 @@ def fit_model(
     run = make_private(
         model,
         optimizer,
-        (x, target),
+        Dataset((x, target), user=user),
+        partial(_loss, objective),
         plan=certificate,
         seed=seed,
-        user=user,
-        # A user is clipped as a whole, however many records that are.
-        max_batch=max(64, _AT_ONCE // x.shape[1], Rows(len(x), user).most),
-        checkpoint=folder,
-        checkpoint_every=_EVERY,
-        resume=resume,
-        others={"mean": averaged},
+        options=Options(
+            # A user is clipped as a whole, however many records that are.
+            max_batch=max(64, _AT_ONCE // x.shape[1], Rows(len(x), user).most),
+            checkpoint=folder,
+            checkpoint_every=_EVERY,
+            resume=resume,
+            others={"mean": averaged},
+        ),
     )
     with run:
         if begun is not None:
             begun()
-        for rows, wanted in run.batches():
-            before = run.steps_taken
-            run.step(objective.loss(model(rows), wanted))
-            if run.steps_taken == before:  # a part of a batch takes no step
-                continue
-            if run.steps_taken > first:
+        for step in run:
+            if step > first:
                 averaged.update_parameters(model)
             if watcher is not None:
                 run.sync()
-                best = averaged.module if run.steps_taken > first else model
+                best = averaged.module if step > first else model
                 shown.load_state_dict(best.state_dict())
-                watcher(run.steps_taken, deepcopy(shown), run.certificate)
+                watcher(step, deepcopy(shown), run.certificate)
     return averaged.module, run.certificate
+
+
+def _loss(objective: AbstractTarget, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Of one record, a batch of one."""
+    return objective.loss(model(x), y)

@@ -20,7 +20,7 @@ from antiphon.plan import Plan
 from antiphon.progress import bar
 from antiphon.randomness import Generator, digest_of
 from antiphon.releases import private_threshold
-from antiphon.training.folder import Folder
+from antiphon.training.checkpoints import Folder
 from antiphon.training.neuron import AbstractClipNorms, Constant, Descent, residuals
 
 __all__ = ["Found", "How", "fit_neuron"]

@@ -19,7 +19,7 @@ from antiphon.events import Event, GaussianRelease
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.releases import mu_of_share
-from antiphon.training.recipe import mechanism_of, sampling_of
+from antiphon.training.run import mechanism_of, sampling_of
 
 __all__ = ["WHAT", "AbstractPlannedEstimator"]
 

@@ -35,7 +35,7 @@ from antiphon.training.neuron import (
     BlockThreshold,
     PublicThreshold,
 )
-from antiphon.training.recipe import mechanism_of
+from antiphon.training.run import mechanism_of
 
 __all__ = ["PrivateReLURegressor"]
 

@@ -37,7 +37,7 @@ from antiphon.mechanisms import AbstractMechanism
 from antiphon.plan import Plan
 from antiphon.progress import bar
 from antiphon.sampling import Poisson, ShuffledEpochs
-from antiphon.training.recipe import mechanism_of
+from antiphon.training.run import mechanism_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -170,8 +170,5 @@ class NextCharacter(nn.Module):
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """The loss of every example, the mean over its places if there are several."""
-    each = nn.functional.cross_entropy(
-        outputs.flatten(0, -2), labels.flatten(), reduction="none"
-    ).reshape(labels.shape)
-    return each if each.ndim == 1 else each.mean(dim=1)
+    """The loss of an example, a batch of one: the mean over its places if there are several."""
+    return nn.functional.cross_entropy(outputs.flatten(0, -2), labels.flatten())

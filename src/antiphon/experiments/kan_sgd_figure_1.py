@@ -182,7 +182,7 @@ def _panel(axes: "Axes", rows: Sequence[Row]) -> None:
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(outputs, labels, reduction="none")
+    return nn.functional.cross_entropy(outputs, labels)
 
 
 def _tensors(config: Config) -> Tensors:

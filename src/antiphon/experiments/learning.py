@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +12,11 @@ from antiphon.certificate import Certificate, certify
 from antiphon.mechanisms import Independent
 from antiphon.plan import Plan
 from antiphon.sampling import ShuffledEpochs
-from antiphon.training import make_private
+from antiphon.training import Dataset, make_private
 
 __all__ = ["accuracy", "calibrated", "hardly_noised", "train_privately"]
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs and labels to the loss of each example
+Loss = Callable[[Tensor, Tensor], Tensor]  # outputs and labels of a batch of one to its loss
 
 _ANY_DELTA = 1e-5
 _HARDLY = 1e-3
@@ -67,11 +68,17 @@ def train_privately(
     """
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule or (lambda step: 1.0))
-    with make_private(model, optimizer, data, plan=certificate, seed=seed, user=user) as run:
-        for inputs, labels in run.batches(show=False):
-            run.step(loss(model(inputs), labels))
+    rows = Dataset(data, user=user)
+    with make_private(
+        model, optimizer, rows, partial(_loss_of_one, loss), plan=certificate, seed=seed
+    ) as run:
+        for step in run.take(show=False):
             scheduler.step()
-            yield run.steps_taken
+            yield step
+
+
+def _loss_of_one(loss: Loss, model: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    return loss(model(inputs), labels)
 
 
 @torch.no_grad()

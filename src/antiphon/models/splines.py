@@ -14,7 +14,7 @@ from antiphon.errors import PlanError
 from antiphon.linalg import UniformSplines, spline_pieces
 from antiphon.models import kernels
 
-__all__ = ["spline_basis"]
+__all__ = ["FUNCTIONS", "spline_basis"]
 
 
 def spline_basis(x: Tensor, splines: UniformSplines, order: int = 0) -> Tensor:
@@ -140,3 +140,7 @@ class _Contraction(Function):
             for tensor, dim in ((x, dims[0]), (weights, dims[1]))
         ]
         return _contraction(pair[0], pair[1], splines, order), 0
+
+
+# Each entry of x has a result of its own, so their batching rules keep rows apart; tests check it.
+FUNCTIONS = (_Basis, _Contraction)

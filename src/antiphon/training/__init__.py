@@ -1,11 +1,13 @@
-"""Private training of any PyTorch model: batches, clipped sums, noise, steps, checkpoints."""
+"""Private training of any PyTorch model: gradients of single examples, runs, checkpoints.
 
-from antiphon.training.clipping import AbstractClipping, Adaptive, Automatic, Flat, PerLayer
-from antiphon.training.engine import PrivacyEngine, PrivateLoader
-from antiphon.training.folder import read_export
-from antiphon.training.private_sum import VOTE, VOTES
-from antiphon.training.run import Run
-from antiphon.training.start import make_private
+Three rooms: `gradients` (from a loss and a batch to a clipped sum; it knows no plan), `run` (batches,
+noise, steps), `checkpoints` (a run goes on as if it had never stopped). `opacus` is an interface compatible
+with Opacus on the same core; `neuron` trains a single ReLU neuron by GLMtron.
+"""
+
+from antiphon.training.checkpoints import read_export
+from antiphon.training.gradients import AbstractClipping, Adaptive, Automatic, Flat, PerLayer
+from antiphon.training.run import VOTE, VOTES, Dataset, Options, Run, make_private
 
 __all__ = [
     "VOTE",
@@ -13,10 +15,10 @@ __all__ = [
     "AbstractClipping",
     "Adaptive",
     "Automatic",
+    "Dataset",
     "Flat",
+    "Options",
     "PerLayer",
-    "PrivacyEngine",
-    "PrivateLoader",
     "Run",
     "make_private",
     "read_export",

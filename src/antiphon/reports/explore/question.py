@@ -12,7 +12,7 @@ from antiphon.participation import AbstractParticipation, FixedEpochs, Once
 from antiphon.plan import Plan
 from antiphon.relations import Relation
 from antiphon.sampling import FixedSize, Poisson
-from antiphon.training.recipe import sampling_of, steps_of
+from antiphon.training.run import sampling_of, steps_of
 
 __all__ = ["MOST_STEPS", "SAMPLINGS", "Question", "Refused", "usual_participation"]
 

@@ -43,8 +43,7 @@ from antiphon.theory.kan_steps import (
 )
 from antiphon.training import Flat
 from antiphon.training.closed_form import ClosedForm
-from antiphon.training.noise import Noise
-from antiphon.training.recipe import check_size, make_recipe, sampling_of
+from antiphon.training.run import Noise, check_size, make_recipe, sampling_of
 
 __all__ = ["Trajectory", "descend", "stochastic_gradient_descent"]
 
@@ -139,6 +138,11 @@ def descend(
         >>> bool(((found.model(X) * y) > 0).float().mean() > 0.75)
         True
     """
+    if (epsilon is None) == (noise_multiplier is None):
+        raise PlanError(
+            "give either epsilon, for which the least noise is found, or noise_multiplier; got "
+            f"epsilon={epsilon} and noise_multiplier={noise_multiplier}."
+        )
     private = copy_of(model)
     form = ClosedForm(private, X, y, background=background)
     recipe = make_recipe(

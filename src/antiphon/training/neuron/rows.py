@@ -21,7 +21,7 @@ from antiphon.mechanisms import (
 )
 from antiphon.randomness import Generator
 from antiphon.training.neuron.kernel import buffered_rows, moving_rows, tree_rows
-from antiphon.training.noise import unit_of
+from antiphon.training.run.noise import unit_of
 
 __all__ = ["NoiseRows"]
 

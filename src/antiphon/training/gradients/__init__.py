@@ -1,0 +1,56 @@
+"""From a loss, parameters and a batch to a clipped sum. This room knows no plan and no noise.
+
+The one idea: **each example is computed by itself**. The loss is a function of the model and one example.
+It is evaluated under ``torch.func.vmap`` over the examples of a batch, where no operation sees two of them.
+So the gradient of an example depends on that example, and nothing has to be inspected.
+
+Gradients of single examples are caught by *taps* on the calls that read trained parameters, as factors: an
+example's gradient of a linear map is an outer product, so its norm is a product of norms, and the clipped
+sum over the batch is one matrix product.
+
+Read in this order:
+
+1. `piece`: what a way to compute gradients is, and what surrounds every evaluation.
+2. `batched`: all examples at once; `taps` and `rules` are how gradients are caught there. `attention`,
+   `recurrent` and `bags` write layers of torch as calls that have rules.
+3. `alone`: one example after another, for losses that vmap cannot follow; `choice` picks the way.
+4. `context`, `state`, `leaks`, `record_draws`: what could carry something from one example to another, and
+   what is done about it: torch's settings, state of Python, tensors that are kept, random numbers.
+5. `factors`, `convolution`, `clipping`, `clipped_sum`: norms, weights, the sum.
+
+What is exported here may be used outside; nothing else of this room.
+"""
+
+from antiphon.training.gradients.choice import choose
+from antiphon.training.gradients.clipped_sum import ClippedSum
+from antiphon.training.gradients.clipping import (
+    AbstractClipping,
+    Adaptive,
+    Automatic,
+    Flat,
+    PerLayer,
+    clipping_of,
+)
+from antiphon.training.gradients.examples import Examples
+from antiphon.training.gradients.factors import exactly
+from antiphon.training.gradients.global_generators import python_seeds
+from antiphon.training.gradients.piece import AbstractPath, Loss, Piece
+from antiphon.training.gradients.units import Units
+
+__all__ = [
+    "AbstractClipping",
+    "AbstractPath",
+    "Adaptive",
+    "Automatic",
+    "ClippedSum",
+    "Examples",
+    "Flat",
+    "Loss",
+    "PerLayer",
+    "Piece",
+    "Units",
+    "choose",
+    "clipping_of",
+    "exactly",
+    "python_seeds",
+]

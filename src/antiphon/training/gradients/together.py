@@ -1,0 +1,86 @@
+"""What surrounds every evaluation of many examples at once, each by itself."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, final
+
+from torch import Tensor, nn
+from torch.func import vmap
+
+from antiphon.errors import UnsupportedError
+from antiphon.training.gradients.context import evaluation
+from antiphon.training.gradients.global_generators import GlobalGenerators, python_seeds
+from antiphon.training.gradients.leaks import no_leaks
+from antiphon.training.gradients.piece import device_of, kept
+from antiphon.training.gradients.record_draws import RecordDraws
+from antiphon.training.gradients.state import State
+from antiphon.training.gradients.taps import Taps
+
+__all__ = ["Together"]
+
+
+@final
+class Together:
+    """Evaluates functions of an example under ``torch.func.vmap``.
+
+    Args:
+        parameters: Those that are trained, by name.
+        state: Of all that is called.
+        key: Secret, from which random draws come.
+
+    Guarantee:
+        What is computed for an example is a function of the parameters, the key, the step, the example's
+        id and the example alone. Under vmap no operation sees two examples, but for what `evaluation` and
+        `antiphon.training.gradients.calls` refuse; draws are made by record; python's state is put back
+        after every evaluation; a tensor of the batch that outlives it is refused, and so is a function
+        that goes on after an error of torch, which is raised for all examples at once.
+    """
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], state: State, key: bytes) -> None:
+        self.parameters, self.state = parameters, state
+        self._key = key
+        # Whether random numbers are drawn in an evaluation: that is seen of a CPU's generator only.
+        self._is_random = device_of(parameters.values()).type != "cpu"
+
+    @contextmanager
+    def evaluated(
+        self,
+        function: Callable[..., Any],
+        rows: Sequence[Tensor],
+        step: int,
+        draws: RecordDraws,
+    ) -> Iterator[tuple[Taps, Any]]:
+        """Taps and results of an evaluation. Within, a backward pass may be run, too."""
+        with evaluation():
+            if not self._is_random:
+                generators = GlobalGenerators()
+                with no_leaks(), kept(self.state):
+                    taps, results = self._evaluate(function, rows)
+                    if not (taps.draws or generators.have_moved()):
+                        yield taps, results
+                        return
+                del taps, results  # what was computed is forgotten
+                generators.put_back()
+                self._is_random = True
+            with no_leaks(), kept(self.state):
+                with python_seeds(self._key, step, None), draws:
+                    taps, results = self._evaluate(function, rows)
+                yield taps, results
+
+    def _evaluate(self, function: Callable[..., Any], rows: Sequence[Tensor]) -> tuple[Taps, Any]:
+        taps = Taps(self.parameters.values(), len(rows[0]))
+
+        def tapped(*example: Tensor) -> Any:
+            with taps.begin():
+                return function(*example)
+
+        # Rows that share memory (as `expand` makes them) would be written to together.
+        own = [row.contiguous() for row in rows]
+        results = vmap(tapped, randomness="different")(*own)
+        taps.end()
+        if taps.error is not None:
+            raise UnsupportedError(
+                f"an error of torch was caught within the loss ({taps.error}). Under torch.func.vmap it is "
+                "raised for all examples at once, so each would learn of the others. Catch no errors there."
+            )
+        return taps, results
