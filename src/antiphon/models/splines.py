@@ -16,6 +16,8 @@ from antiphon.models import kernels
 
 __all__ = ["FUNCTIONS", "spline_basis"]
 
+_hidden = torch._C.DisableTorchFunction  # modes need not see what kernels read, and may copy it
+
 
 def spline_basis(x: Tensor, splines: UniformSplines, order: int = 0) -> Tensor:
     """All basis functions of each entry of ``x``, or their derivatives: shape (*x.shape, p).
@@ -58,6 +60,11 @@ def _table(degree: int, order: int) -> list[list[float]]:
     return spline_pieces(degree, order).tolist()
 
 
+def _array(tensor: Tensor) -> Any:
+    with _hidden():
+        return tensor.detach().contiguous().numpy()
+
+
 def _basis(x: Tensor, splines: UniformSplines, order: int) -> Tensor:
     return _Basis.apply(x, splines, order)  # type: ignore[no-untyped-call]
 
@@ -72,7 +79,7 @@ class _Basis(Function):
     @staticmethod
     def forward(x: Tensor, splines: UniformSplines, order: int) -> Tensor:
         """By the kernel, of plain tensors."""
-        return torch.from_numpy(kernels.basis(x.detach().contiguous().numpy(), splines, order))
+        return torch.from_numpy(kernels.basis(_array(x), splines, order))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
@@ -105,8 +112,8 @@ class _Contraction(Function):
     @staticmethod
     def forward(x: Tensor, weights: Tensor, splines: UniformSplines, order: int) -> Tensor:
         """By the kernel, of plain tensors."""
-        left, right = (tensor.detach().contiguous().numpy() for tensor in (x, weights))
-        return torch.from_numpy(kernels.contraction(left, right, splines, order))
+        found = kernels.contraction(_array(x), _array(weights), splines, order)
+        return torch.from_numpy(found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:

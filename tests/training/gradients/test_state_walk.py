@@ -103,7 +103,6 @@ EXOTIC = {
     "subclass of a tensor": lambda: torch.ones(2).as_subclass(Named),
     "wrapper of a tensor": lambda: TwoTensor(torch.ones(2), torch.zeros(2)),
     "parameter without a shape": lambda: nn.LazyLinear(3),
-    "compiled": lambda: torch.jit.script(nn.Linear(2, 2)),
     "operator": lambda: torch.ops.aten.add,
     "not a number": lambda: [float("nan")],
     "coroutine": lambda: asynchronous(),

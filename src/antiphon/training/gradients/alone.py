@@ -59,18 +59,34 @@ class Alone(AbstractPath):
         """Pieces of whole units, as large as memory allows."""
         size = sum(p.numel() * p.element_size() for p in self._parameters)
         for start, stop, own in _stretches(len(ids), max(1, _BYTES // size), units):
-            found = [self.gradients(step, int(ids[i]), examples, i) for i in range(start, stop)]
+            found = [
+                self.gradients(step, int(ids[i]), examples, i, i > 0) for i in range(start, stop)
+            ]
             rows = zip(*found, strict=True)
             factors: dict[nn.Parameter, AbstractFactor] = {
                 p: Dense(torch.stack(row)) for p, row in zip(self._parameters, rows, strict=True)
             }
             yield Piece(factors, own)
 
-    def gradients(self, step: int, record: int, examples: Examples, place: int) -> list[Tensor]:
-        """The gradient of one example, by parameter; zeros where the loss does not depend on one."""
+    def gradients(
+        self, step: int, record: int, examples: Examples, place: int, within: bool = False
+    ) -> list[Tensor]:
+        """The gradient of one example, by parameter; zeros where the loss does not depend on one.
+
+        Args:
+            step: Number of the private step.
+            record: Id of the example.
+            examples: A batch.
+            place: Which of them.
+            within: Whether the last one was of the same batch.
+        """
         args, kwargs = examples.one(place, device_of(self._parameters))
         # Seeds come last: what is done before the loss may draw (type checkers do).
-        with evaluation(), kept(self._state, exact=True), python_seeds(self._key, step, record):
+        with (
+            evaluation(),
+            kept(self._state, exact=True, within=within),
+            python_seeds(self._key, step, record),
+        ):
             with RecordDraws(self._key, step, record):
                 loss = as_scalar(self._loss(self._model, *args, **kwargs))
             if not loss.requires_grad:

@@ -13,7 +13,6 @@ from antiphon.training.gradients.factors import merged
 from antiphon.training.gradients.piece import AbstractPath, Piece, as_scalar, device_of
 from antiphon.training.gradients.record_draws import RecordDraws
 from antiphon.training.gradients.state import State
-from antiphon.training.gradients.taps import TappedGradients
 from antiphon.training.gradients.together import Together
 from antiphon.training.gradients.units import Units
 
@@ -82,7 +81,7 @@ class Batched(AbstractPath):
                     "be computed from the model that it is given, without detach() or no_grad()."
                 )
             # Here, since the backward pass may change Python's state, too.
-            gradients = TappedGradients(taps, losses)
+            gradients = self._together.gradients(taps, losses, draws)
         if gradients.unseen:
             names = ", ".join(repr(self._names[p]) for p in gradients.unseen[:3])
             raise UnsupportedError(

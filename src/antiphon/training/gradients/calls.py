@@ -5,30 +5,32 @@ batch: all functions that ``torch.testing`` knows were tried, by changing one ex
 others bit by bit. They are refused, or answered in another way.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor
 from torch._C import _functorch as functorch
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from antiphon.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from antiphon.training.gradients.taps import Taps
 
-__all__ = ["CALLS", "DRAWING", "check_call", "check_kind", "own_rule", "wrong"]
+__all__ = ["CALLS", "DRAWING", "Guard", "check_call", "is_opaque", "own_rule", "wrong"]
 
 _OPERATIONS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 _TRUSTED = ("aten", "prim", "prims", "torchvision", "antiphon")  # namespaces of operations
 _OURS = ("torch", "antiphon")  # modules of functions that modes may see as one call
 _WRONG_METHODS = ("addbmm_", "as_strided_", "index_fill", "resize", "resize_", "resize_as", "resize_as_",
-                  "set_")  # fmt: skip
+                  "set_", "untyped_storage")  # fmt: skip
 _WRONG_FUNCTIONS = ("as_strided_", "index_fill", "quantize_per_tensor", "quantize_per_tensor_dynamic",
                     "triangular_solve")  # fmt: skip
 _ANSWERED = ("_is_all_true", "_is_any_true", "embedding", "prod", "roll")
+_LINEAR = ("_linalg_solve_ex", "linalg_lstsq", "linalg_solve", "linalg_solve_ex")
 _DRAWN = (
     "bernoulli", "binomial", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
     "multinomial", "native_dropout", "normal", "poisson", "rand", "rand_like", "randint", "randint_like",
@@ -50,13 +52,15 @@ DRAWING: set[Any] = {
 }
 """Functions that draw. A ``generator`` among a call's arguments says it of others."""
 
+
 _refused: set[Any] = {
     *(getattr(Tensor, name) for name in _WRONG_METHODS),
     *(getattr(torch, name) for name in _WRONG_FUNCTIONS),
     torch.linalg.lstsq,
+    torch.linalg.solve_ex,
 }
 _refused_names = {
-    f"aten::{name}" for name in (*_WRONG_METHODS, *_WRONG_FUNCTIONS, *_ANSWERED, "linalg_lstsq")
+    f"aten::{name}" for name in (*_WRONG_METHODS, *_WRONG_FUNCTIONS, *_ANSWERED, *_LINEAR)
 }
 _checked: set[Any] = set()  # functions that keep examples apart
 _kinds: set[type] = {Tensor, torch.nn.Parameter, torch.nn.Buffer}  # tensors that do
@@ -80,17 +84,30 @@ def check_call(func: Any) -> None:
     _checked.add(func)
 
 
-def check_kind(tensor: Tensor) -> None:
-    """Raise if a tensor has operations of its own, which are given all examples at once."""
+def is_opaque(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call draws random numbers, or hides what it calls.
+
+    Raises:
+        UnsupportedError: if a tensor has operations of its own, which are given all examples at once.
+    """
+    if func in DRAWING or "generator" in kwargs:
+        return True
+    if any(isinstance(thing, Tensor) and _has_functions(thing) for thing in args):
+        return True
+    return type(func) is FunctionType and any(map(callable, (*args, *kwargs.values())))
+
+
+def _has_functions(tensor: Tensor) -> bool:
+    """Whether a tensor's class has functions of its own."""
     kind = type(tensor)
     if kind in _kinds:
-        return
+        return False
     if kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         raise UnsupportedError(
             f"{kind.__name__} is a class of tensors with a __torch_dispatch__ of its own, which sees all "
             "examples of a batch at once."
         )
-    _kinds.add(kind)
+    return kind.__torch_function__ != Tensor.__torch_function__
 
 
 def own_rule(name: str) -> UnsupportedError:
@@ -113,6 +130,12 @@ def _check_operation(func: Any) -> None:
     for overload in overloads:
         if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), "FuncTorchBatched"):
             raise own_rule(overload.name())
+    # Torch would call it for one example after another, within one evaluation.
+    raise UnsupportedError(f"{name} does not have a batching rule.")
+
+
+def _is_of_torch(func: Any) -> bool:
+    return isinstance(func, torch._ops.OpOverload) and func.namespace in ("aten", "prim", "prims")
 
 
 def _overloads(packet: Any) -> list[Any]:
@@ -184,6 +207,32 @@ def _embedding(
     return torch.where(is_padding[..., None], lines.detach(), lines)
 
 
+def _solve(taps: "Taps", A: Tensor, B: Tensor, *, left: bool = True, out: None = None) -> Tensor:
+    """Torch takes the axis of the examples for one of an example's own, if those of A and B differ."""
+    a, b = (taps.tapped(t) if taps.is_trained(t) else t for t in (A, B))  # type: ignore[arg-type]
+    if out is not None or not taps.is_plain(a, b):
+        raise wrong("torch.linalg.solve")
+    is_vector = b.ndim == 1 or (a.ndim - 1 == b.ndim and b.shape == a.shape[:-1])
+    b = b.unsqueeze(-1) if is_vector else b
+    lead = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])  # type: ignore[no-untyped-call]
+    a, b = (t.expand(*lead, *t.shape[-2:]) for t in (a, b))
+    if taps.rows(a) is not None or taps.rows(b) is not None:
+        a, b = (t if taps.rows(t) is not None else taps.repeated(t) for t in (a, b))
+    found: Tensor = torch.linalg.solve(a, b, left=left)
+    return found.squeeze(-1) if is_vector else found
+
+
+def _copied(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give away a copy: what is written to the memory of a tensor by others moves no version."""
+
+    def copied(taps: "Taps", tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if functorch.is_functorch_wrapped_tensor(tensor) or tensor.requires_grad:
+            return NotImplemented
+        return function(tensor.clone(), *args, **kwargs)
+
+    return copied
+
+
 def _text(taps: "Taps", tensor: Tensor, **options: Any) -> Any:
     """Torch shows all examples."""
     if not functorch.is_functorch_wrapped_tensor(tensor):
@@ -199,6 +248,27 @@ CALLS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.prod: _prod,
     Tensor.prod: _prod,
     F.embedding: _embedding,
+    torch.linalg.solve: _solve,
+    **{f: _copied(f) for f in (Tensor.numpy, Tensor.__array__, Tensor.__dlpack__)},
     Tensor.__repr__: _text,
 }
 """What is answered in another way; ``NotImplemented`` where torch is right."""
+
+
+@final
+class Guard(TorchFunctionMode):
+    """Checks what is called where `Taps` does not see it: in autograd functions of users."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Pass on what keeps examples apart; an operation of torch itself is one below vmap."""
+        if not _is_of_torch(func):
+            check_call(func)
+        if func in CALLS:
+            raise wrong(func.__name__)
+        return func(*args, **(kwargs or {}))

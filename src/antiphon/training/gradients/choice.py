@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from antiphon.errors import UnsupportedError
@@ -30,6 +29,11 @@ _CANNOT_FOLLOW = {
     "we do not yet support aten::": "an operation in it has no batching rule",
     "an error of torch was caught": "it catches errors of torch",
     "a __torch_dispatch__ of its own": "a class of tensors in it has operations of its own",
+    "hides what it calls": "a function of torch.jit.script in it hides what it calls",
+    "shows all examples": "it unwraps a tensor",
+    "read in a way that cannot be followed": "it reads parameters in a way that cannot be followed",
+    "Can't detach views in-place": "it makes a tensor of a tensor by torch.tensor",
+    "SparseCPU": "it makes a sparse tensor of the example",
     "tolist() is not supported": "it calls .tolist() on a tensor of the example",
     "Cannot access data pointer of Tensor that doesn't have storage": "it reads a tensor's memory",
     "Cannot access storage of BatchedTensorImpl": "it reads a tensor's memory",
@@ -68,20 +72,22 @@ def choose(
                 f"a batch's examples is computed by itself: {error}. Most often a tensor is changed in "
                 "place by an example's values: make a new one instead."
             ) from error
-        warnings.warn(
-            f"the loss is evaluated for one example after another, since {reason}. That costs about as "
-            "many plain forward and backward passes as a batch has examples.",
-            UserWarning,
-            stacklevel=5,  # the caller of make_private
-        )
-        return alone
-    dense = {p: factor.dense() for p, factor in factors.items()}
-    for place, row in enumerate(found):
-        size = sum(float(one.double().norm()) for one in row)
-        for (name, parameter), one in zip(parameters.items(), row, strict=True):
-            other = dense[parameter][place] if parameter in dense else torch.zeros_like(one)
-            _check_close(name, one.double(), other.double().view(one.shape), size)
-    return batched
+    else:
+        dense = {p: factor.dense() for p, factor in factors.items()}
+        rows = [
+            [dense[p][i] if p in dense else None for p in parameters.values()]
+            for i in range(len(ids))
+        ]
+        if all(map(_are_close, found, rows)):
+            return batched
+        reason = "its gradients under torch.func.vmap are not those of single examples"
+    warnings.warn(
+        f"the loss is evaluated for one example after another, since {reason}. That costs about as many "
+        "plain forward and backward passes as a batch has examples.",
+        UserWarning,
+        stacklevel=5,  # the caller of make_private
+    )
+    return alone
 
 
 def _reason(error: BaseException) -> str | None:
@@ -90,12 +96,13 @@ def _reason(error: BaseException) -> str | None:
     return next((reason for mark, reason in _CANNOT_FOLLOW.items() if mark in text), None)
 
 
-def _check_close(name: str, one: Tensor, other: Tensor, size: float) -> None:
-    if not bool(one.isfinite().all()):
-        return
-    if float((one - other).norm()) > _TOLERANCE * float(one.norm()) + _ROUNDING * size + 1e-6:
-        raise UnsupportedError(
-            f"the gradient of {name!r} under torch.func.vmap is not that of a single example: it is read "
-            "in a way that cannot be followed. Read it by plain torch operations, or leave it out of the "
-            "optimizer."
-        )
+def _are_close(one: list[Tensor], other: list[Tensor | None]) -> bool:
+    """Whether two gradients of an example are the same up to rounding; a missing one is zero."""
+    size = sum(float(g.double().norm()) for g in one)
+    for g, h in zip(one, other, strict=True):
+        if bool(g.isfinite().all()):
+            difference = g.double() if h is None else g.double() - h.double().view(g.shape)
+            allowed = _TOLERANCE * float(g.double().norm()) + _ROUNDING * size + 1e-6
+            if float(difference.norm()) > allowed:
+                return False
+    return True

@@ -8,7 +8,8 @@ because vmap does not keep examples apart in it.
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import torch
 from torch._C import _functorch as functorch
@@ -16,21 +17,24 @@ from torch._C._functorch import TransformType
 from torch._functorch.autograd_function import custom_function_call, has_overridden_vmap_rule
 from torch.autograd.graph import disable_saved_tensors_hooks
 from torch.distributions import Distribution
+from torch.overrides import _get_current_function_mode_stack
 from torch.utils import _python_dispatch as python_dispatch
 from torch.utils import checkpoint
+from torch.utils._device import DeviceContext
 
 from antiphon.errors import UnsupportedError
 from antiphon.models.splines import FUNCTIONS
-from antiphon.training.gradients.calls import own_rule
+from antiphon.training.gradients.calls import Guard, own_rule
 from antiphon.training.gradients.record_draws import RecordDraws
 from antiphon.training.gradients.transformers_masks import unread_masks
 
-__all__ = ["evaluation"]
+__all__ = ["Seen", "evaluation"]
 
 _lock = threading.RLock()
+_OURS = (RecordDraws, DeviceContext)
 _MODE = (
-    "a mode with a __torch_dispatch__ sees all examples of a batch at once. Leave it out of the model, the "
-    "loss, and what surrounds training."
+    "a mode with a __torch_dispatch__, or a __torch_function__ around training, sees all examples of a "
+    "batch at once. Leave it out of the model, the loss, and what surrounds training."
 )
 _HOOKS = (
     "Hooks on saved tensors (torch.autograd.graph.saved_tensors_hooks, save_on_cpu) see all examples of a "
@@ -38,18 +42,33 @@ _HOOKS = (
 )
 
 
+@final
+@dataclass
+class Seen:
+    """What was seen in an evaluation.
+
+    Attributes:
+        a_function: Whether an autograd function of a user was called, which hides what it calls.
+    """
+
+    a_function: bool = False
+
+
 @contextmanager
-def evaluation() -> Iterator[None]:
+def evaluation() -> Iterator[Seen]:
     """Within, a loss may be evaluated under ``torch.func.vmap``, with gradients on.
 
     Guarantee:
         Whatever keeps vmap from computing each example by itself raises `UnsupportedError`, or a
-        ``RuntimeError`` of torch: batching rules that users wrote, and hooks on saved tensors.
+        ``RuntimeError`` of torch: batching rules that users wrote, hooks on saved tensors, modes below, and
+        functions that unwrap a batched tensor.
     """
+    seen = Seen()
     with _lock, ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(_no_other_modes())
         stack.enter_context(_set(torch._C, "DisableTorchFunction", _refuse_hiding))
+        stack.enter_context(_set(torch.func, "debug_unwrap", _refuse_unwrapping))
         stack.enter_context(_set(Distribution, "_validate_args", False))  # reads values
         stack.enter_context(_set(torch.backends.mha, "_is_fastpath_enabled", False))
         stack.enter_context(disable_saved_tensors_hooks(_HOOKS))
@@ -59,17 +78,23 @@ def evaluation() -> Iterator[None]:
         stack.enter_context(unread_masks())
         stack.enter_context(_no_fallback_warnings())
         rules = custom_function_call.functorch_table
-        stack.enter_context(_entry(rules, TransformType.Vmap, _checked(rules[TransformType.Vmap])))
-        yield
+        stack.enter_context(
+            _entry(rules, TransformType.Vmap, _checked(rules[TransformType.Vmap], seen))
+        )
+        yield seen
 
 
-def _checked(apply: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(apply: Callable[..., Any], seen: Seen) -> Callable[..., Any]:
     """The batching of autograd functions, without rules that users wrote."""
 
     def batched(interpreter: Any, function: Any, *operands: Any, **options: Any) -> Any:
         if has_overridden_vmap_rule(function) and function not in FUNCTIONS:
             raise own_rule(function.__name__)
-        return apply(interpreter, function, *operands, **options)
+        if function in FUNCTIONS:
+            return apply(interpreter, function, *operands, **options)
+        seen.a_function = True
+        with Guard():
+            return apply(interpreter, function, *operands, **options)
 
     return batched
 
@@ -78,7 +103,8 @@ def _checked(apply: Callable[..., Any]) -> Callable[..., Any]:
 def _no_other_modes() -> Iterator[None]:
     """Refuse modes below vmap but our own: they are given all examples at once."""
     modes = python_dispatch._get_current_dispatch_mode_stack()
-    if not all(isinstance(mode, RecordDraws) for mode in modes):
+    above = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    if not all(isinstance(mode, _OURS) for mode in (*modes, *above)):
         raise UnsupportedError(_MODE)
     push = python_dispatch._push_mode
 
@@ -93,6 +119,12 @@ def _no_other_modes() -> Iterator[None]:
 
 def _refuse_hiding() -> Any:
     raise UnsupportedError("torch._C.DisableTorchFunction hides what the loss calls. Leave it out.")
+
+
+def _refuse_unwrapping(tensor: Any, *, recurse: bool = True) -> Any:
+    raise UnsupportedError(
+        "torch.func.debug_unwrap shows all examples of a batch. Ask the tensor itself."
+    )
 
 
 def _nothing(*args: Any, **kwargs: Any) -> Iterator[None]:

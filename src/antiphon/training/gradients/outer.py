@@ -16,10 +16,10 @@ from antiphon.training.gradients.norms import (
 )
 from antiphon.training.gradients.units import Units
 
-__all__ = ["CANCELS", "DENSE_BYTES", "HUGE", "Outer", "add_product"]
+__all__ = ["DENSE_BYTES", "HUGE", "Outer", "add_product"]
 
 DENSE_BYTES = 1 << 26  # gradients of single examples are kept up to this size, else formed in parts
-CANCELS = 64.0  # terms that are so much larger than their sum need float64
+_CANCELS = 64.0  # terms that are so much larger than their sum need float64
 HUGE = 1e30  # beside a larger factor, the other one times its weight may leave the range of float32
 
 
@@ -79,7 +79,7 @@ class Outer(AbstractFactor):
         # By Cauchy-Schwarz not less than the sum of the norms of all terms.
         left = norms(self.left.flatten(1))
         size = left * norms(self.right.flatten(1))
-        self._careful = (squared.sqrt() * CANCELS < size) | (left > HUGE)
+        self._careful = (squared.sqrt() * _CANCELS < size) | (left > HUGE)
         again = torch.nonzero(self._careful)[:, 0]
         if len(again):
             found = self._in_parts(self.left[again].double(), self.right[again].double())

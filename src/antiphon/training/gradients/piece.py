@@ -74,9 +74,9 @@ def as_scalar(loss: Any) -> Tensor:
 
 
 @contextmanager
-def kept(state: State, *, exact: bool = False) -> Iterator[None]:
-    """One evaluation: what it changes of Python's state is put back after it."""
-    state.before(exact)
+def kept(state: State, *, exact: bool = False, within: bool = False) -> Iterator[None]:
+    """One evaluation: what it changes of Python's state is put back after it; see `State`."""
+    state.before(exact, within)
     try:
         yield
     except BaseException:

@@ -28,12 +28,15 @@ class RecordDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     It has two forms. With a tensor of n record ids it surrounds an evaluation under
     ``torch.func.vmap(..., randomness="different")``: row i of each draw belongs to record i. With one id it
-    surrounds the evaluation of a single example. Leave it before the backward pass, which draws nothing.
+    surrounds the evaluation of a single example.
 
     Args:
         key: Secret of the run; at most 64 bytes.
         step: Number of the step.
         records: Ids of the records (int64, one axis), or one id.
+
+    Attributes:
+        error: An error of an operation, if one was raised, whether or not it was caught.
 
     Guarantee:
         A number that is drawn is a function of key, step, record and the draws that the record's loss has
@@ -57,6 +60,7 @@ class RecordDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._key, self._step, self._records = key, step, records
         self._made: list[torch.Generator] = []
+        self.error: str | None = None
         self._permuted = 0  # records that have their permutation of the present draw
 
     @classmethod
@@ -77,11 +81,15 @@ class RecordDraws(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except KeyError:
             answer = _answers[func] = _answer_to(func)
         named = dict(kwargs or {})
-        if answer is None:
-            return func(*args, **named)
-        named.pop("generator", None)
-        given = [a for a in args if not isinstance(a, torch.Generator)]
-        return answer(self, func, *given, **named)
+        try:
+            if answer is None:
+                return func(*args, **named)
+            named.pop("generator", None)
+            given = [a for a in args if not isinstance(a, torch.Generator)]
+            return answer(self, func, *given, **named)
+        except Exception as error:
+            self.error = f"{type(error).__name__}: {error}"
+            raise
 
     def fill(self, draw: Any, out: Tensor, *parameters: Any) -> Tensor:
         """Let an operation in place draw the rows of ``out``."""

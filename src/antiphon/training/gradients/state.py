@@ -9,9 +9,9 @@ back, or refused by name.
 Watched are attributes, slots, containers, classes, functions (code, defaults, closures, and globals that
 they name), tensors, arrays, sources of random numbers, iterators, generators, files and context variables;
 of other objects of C, what Python's garbage collector finds in them. Not watched are numbers that other
-objects of C keep to themselves (memory of ctypes), globals and classes of Python itself
-and of a few libraries, settings of torch, global sources of random numbers, the environment, and files on
-disk.
+objects of C keep to themselves (memory of ctypes, locks and events, numba's lists), what operations of
+others keep, modules that are reached by a name that is computed, globals and classes of Python itself and
+of a few libraries, settings of torch, global sources of random numbers, the environment, and files on disk.
 """
 
 from collections.abc import Callable
@@ -49,15 +49,21 @@ class State:
         self._walk: Walk | None = None
         self._tensors = Tensors([])
 
-    def before(self, exact: bool = False) -> None:
+    @property
+    def scripts(self) -> list[str]:
+        """The names of functions of ``torch.jit.script`` that were reached."""
+        return [] if self._walk is None else self._walk.scripts
+
+    def before(self, exact: bool = False, within: bool = False) -> None:
         """Take the present state as the one to be kept.
 
         Args:
             exact: Whether parameters are cloned too, which ``after(exact=True)`` needs.
+            within: Whether the last evaluation was of the same batch, so that nothing may differ.
 
         Raises:
-            UnsupportedError: if it cannot be told whether an object changes, or if a batched tensor is
-                reached.
+            UnsupportedError: if it cannot be told whether an object changes, if a batched tensor is
+                reached, or if something has changed within a batch.
         """
         with _hidden(), torch.no_grad():
             walk, tensors = self._walk, self._tensors
@@ -66,6 +72,11 @@ class State:
             is_same = tensors.is_same(exact and tensors.is_exact)
             is_known = walk is not None and (is_same or tensors.are_leaves_same())
             is_watch_same = walk is not None and walk.watch.is_same()
+            if within and walk is not None and not (is_same and is_watch_same):
+                raise UnsupportedError(
+                    "the model, the loss or what they refer to was changed between two examples of a "
+                    "batch, as another thread or a finaliser does. It could tell the next of an example."
+                )
             if walk is None or not is_known or not (is_watch_same or walk.watch.refresh()):
                 self._walk = Walk(self._roots)
                 self._tensors = Tensors(self._walk.tensors)

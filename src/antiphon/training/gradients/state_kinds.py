@@ -66,7 +66,7 @@ _LEAVES = set(map(id, [  # by identity: a metaclass may override how classes com
     type(_MISSING), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
     types.CodeType, types.FrameType, types.TracebackType, types.ModuleType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
-    types.ClassMethodDescriptorType, types.MethodWrapperType, np.dtype,
+    types.ClassMethodDescriptorType, np.dtype,
     *(kind for kind in np.sctypeDict.values() if issubclass(kind, np.number | np.bool)),
 ]))  # fmt: skip
 
@@ -221,6 +221,8 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield from chain([len(thing)], *map(_parts, thing))
     elif hasattr(type(thing), "__next__") and type(thing).__module__ in ("builtins", "itertools"):
         yield from _parts(thing.__reduce__())
+    elif hasattr(type(thing), "__next__"):
+        raise TypeError("an iterator of C does not say where it stands.")
     else:
         yield thing
 
@@ -247,8 +249,10 @@ _TABLE: dict[type, Kind] = {
     random.Random: _described(random.Random.getstate, random.Random.setstate),
     np.random.RandomState: _described(lambda x: x.get_state(), lambda x, kept: x.set_state(kept)),
     np.random.BitGenerator: _described(
-        lambda x: x.state, lambda x, kept: setattr(x, "state", kept)
+        lambda x: (x.state, getattr(x.seed_seq, "state", None)),  # the latter cannot be put back
+        lambda x, kept: setattr(x, "state", kept[0]),
     ),
+    np.random.SeedSequence: _described(lambda x: x.state),
     torch.Generator: _described(
         lambda x: x.get_state().numpy(), lambda x, kept: x.set_state(torch.from_numpy(kept))
     ),

@@ -122,6 +122,9 @@ def _bits(tensor: Tensor) -> list[Tensor]:
     """The whole memory of a tensor as integers; none if it hides its memory."""
     if tensor.layout is torch.sparse_coo:
         return _bits(tensor._indices()) + _bits(tensor._values())
+    if tensor.layout is torch.sparse_csr:
+        parts = (tensor.crow_indices(), tensor.col_indices(), tensor.values())
+        return [bits for part in parts for bits in _bits(part)]
     if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__ or tensor.is_meta:
         return []
     try:

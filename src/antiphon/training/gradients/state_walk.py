@@ -7,14 +7,16 @@ code of a reached function names.
 
 import gc
 import sys
+import sysconfig
 import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
@@ -30,7 +32,7 @@ _EXTENSIONS = {
     "numpy", "pandas", "peft", "scipy", "sklearn", "timm", "tokenizers", "torch", "torchaudio",
     "torchvision", "tqdm", "transformers", "triton",
 }  # fmt: skip
-_LIBRARIES = (sys.stdlib_module_names | _EXTENSIONS) - {"__main__"}
+_PYTHON = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
 _LEFT_ALONE = (  # threads, compilers, output and caches that say nothing; and the run itself
     "_abc", "_thread", "antiphon.training", "asyncio", "concurrent", "logging", "multiprocessing",
     "numba", "threading", "torch._dynamo", "torch._inductor", "torch._ops", "torch.jit", "torch.library",
@@ -52,7 +54,7 @@ _SPACES = (
     "_parameters",
 )  # of a module: what is in these is called an attribute
 _CACHED = type(lru_cache(len))
-_FIXED = set(map(id, (tuple, frozenset, weakref.ref)))
+_FIXED = set(map(id, (tuple, frozenset, weakref.ref, weakref.ProxyType, weakref.CallableProxyType)))
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 # These pass by what a metaclass may override.
 _title: Any = type.__dict__["__qualname__"].__get__
@@ -71,11 +73,13 @@ class Walk:
         tensors: The tensors.
         caches: What ``functools`` keeps for functions.
         names: How objects were reached, by identity.
+        scripts: The names of functions of ``torch.jit.script``.
     """
 
     def __init__(self, roots: list[tuple[Any, str]]) -> None:
         self.names: dict[int, str] = {}
         self.watch, self.tensors, self.caches = Watch(), list[Tensor](), list[Any]()
+        self.scripts: list[str] = []
         self._alive: list[Any] = []  # so that no identity is given twice
         self._globals: dict[int, kinds.Scope] = {}
         stack = roots[::-1]
@@ -96,8 +100,8 @@ class Walk:
 
     def clear_caches(self) -> None:
         """Forget what functions of ``functools`` have kept."""
-        for cache in self.caches:
-            cache.cache_clear()
+        for kept in self.caches:
+            kept.cache_clear()
 
     def _visit(self, thing: Any, name: str) -> Children:
         """What an object refers to; what has the best name comes last, and is walked first."""
@@ -105,6 +109,13 @@ class Walk:
         if id(kind) not in _plans:
             _plans[id(kind)] = (kind, _plan(kind))
         plan = _plans[id(kind)][1]
+        if is_subclass(torch.jit.ScriptModule, kind):
+            raise UnsupportedError(
+                f"{name} is a module of torch.jit.script: what it keeps cannot be seen. Use the module "
+                "itself."
+            )
+        if is_subclass(torch.jit.ScriptFunction, kind):
+            self.scripts.append(name)
         if plan is None:
             return
         if is_subclass(Tensor, kind):
@@ -172,8 +183,20 @@ class Walk:
 
 
 def _is_own(module: object) -> bool:
-    """Whether the globals and classes of a module are watched."""
-    return not isinstance(module, str) or module.partition(".")[0] not in _LIBRARIES
+    """Whether the globals and classes of a module are watched: not those of Python and known libraries."""
+    return not isinstance(module, str) or _is_users(module.partition(".")[0])
+
+
+@cache
+def _is_users(package: str) -> bool:
+    if package in _EXTENSIONS:
+        return False
+    if package not in sys.stdlib_module_names or package == "__main__":
+        return True
+    file = getattr(
+        sys.modules.get(package), "__file__", None
+    )  # users give packages such names, too
+    return file is not None and not file.startswith(_PYTHON)
 
 
 def _plan(kind: type) -> list[Kind] | None:

@@ -9,10 +9,12 @@ from torch import Tensor
 from antiphon.training.gradients.abstract_factor import AbstractFactor, Selection
 from antiphon.training.gradients.lookups import Lookups
 from antiphon.training.gradients.norms import as_wide, norms, squares, with_rounding
-from antiphon.training.gradients.outer import CANCELS, DENSE_BYTES, HUGE, Outer
+from antiphon.training.gradients.outer import DENSE_BYTES, HUGE, Outer
 from antiphon.training.gradients.units import Units
 
 __all__ = ["Sum"]
+
+_CANCELS = 4.0  # terms that are so much larger than their sum need float64: their squares cancel
 
 
 @final
@@ -42,7 +44,7 @@ class Sum(AbstractFactor):
         left = norms(matrix.left.flatten(1))
         size = left * norms(matrix.right.flatten(1))
         size += math.sqrt(table.index.shape[1]) * norms(table.right.flatten(1))
-        self._careful = (squared.sqrt() * CANCELS < size) | (left > HUGE)
+        self._careful = (squared.sqrt() * _CANCELS < size) | (left > HUGE)
         terms = table.index.shape[1] + matrix.left.shape[1]
         for i in torch.split(torch.nonzero(self._careful)[:, 0], self._part()):
             squared[i] = with_rounding(squares(self._double(i).flatten(1)), size[i], terms)

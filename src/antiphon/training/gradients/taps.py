@@ -37,7 +37,7 @@ from antiphon.training.gradients import (
     rules,
 )
 from antiphon.training.gradients.abstract_factor import AbstractFactor
-from antiphon.training.gradients.calls import DRAWING, check_call, check_kind
+from antiphon.training.gradients.calls import Guard, check_call, is_opaque
 from antiphon.training.gradients.factors import Dense
 
 __all__ = ["Caught", "TappedGradients", "Taps"]
@@ -107,7 +107,7 @@ class Taps(TorchFunctionMode):
     Attributes:
         caught: The calls under output taps.
         leaves: The parameter taps.
-        draws: Whether a random operation was seen.
+        is_opaque: Whether a call was seen that draws random numbers, or hides what it calls.
         error: An error of torch, if one was raised. Whoever catches it learns of other examples.
     """
 
@@ -122,7 +122,7 @@ class Taps(TorchFunctionMode):
         # Views of parameters. Autograd leads from them to the parameters, if a call is not seen.
         self._transposed: dict[Tensor, nn.Parameter] = {}
         self._level = -1
-        self.draws = False
+        self.is_opaque = False
         self.error: str | None = None
 
     def begin(self) -> "Taps":
@@ -182,6 +182,10 @@ class Taps(TorchFunctionMode):
             )
             for t in tensors
         )
+
+    def repeated(self, tensor: Tensor) -> Tensor:
+        """The batched tensor of which each example has the same."""
+        return self.batched(tensor.expand(self.count, *tensor.shape))
 
     def catch(
         self,
@@ -257,11 +261,8 @@ class Taps(TorchFunctionMode):
 
     def _answer(self, func: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         check_call(func)
-        if func in DRAWING or "generator" in named:
-            self.draws = True
-        for thing in args:
-            if isinstance(thing, Tensor):
-                check_kind(thing)
+        if is_opaque(func, args, named):
+            self.is_opaque = True
         replacement = _REPLACEMENTS.get(func)
         if replacement is not None:
             with self:
@@ -300,7 +301,6 @@ class Taps(TorchFunctionMode):
 
     def _holds(self, thing: Any) -> bool:
         if isinstance(thing, Tensor):
-            check_kind(thing)
             return self.is_trained(thing) or thing in self._transposed
         if isinstance(thing, list | tuple):
             return any(map(self._holds, thing))
@@ -326,29 +326,6 @@ class Taps(TorchFunctionMode):
 
 
 @final
-class _Backward(TorchFunctionMode):
-    """Sees what a backward pass that is written in Python calls."""
-
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """Pass on what keeps examples apart and draws nothing."""
-        check_call(func)
-        if func in calls.CALLS:
-            raise calls.wrong(func.__name__)
-        if func in DRAWING or "generator" in (kwargs or {}):
-            raise UnsupportedError(
-                f"a backward pass draws random numbers (by {func.__name__}), which would not be those of "
-                "single examples. Draw them in the forward pass."
-            )
-        return func(*args, **(kwargs or {}))
-
-
-@final
 class TappedGradients:
     """The gradients of an evaluation's examples.
 
@@ -366,7 +343,7 @@ class TappedGradients:
         targets = [*(call.target for call in taps.caught), *taps.leaves.values()]
         asked: list[Any] = [*targets, *parameters]
         total = losses.sum()
-        with _Backward():
+        with Guard():
             # What `torch.autograd.grad` calls, which a mode would see as one call.
             found = _engine_run_backward(
                 (total,), (torch.ones_like(total),), False, False, tuple(asked), True,

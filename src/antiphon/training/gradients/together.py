@@ -14,7 +14,7 @@ from antiphon.training.gradients.leaks import no_leaks
 from antiphon.training.gradients.piece import device_of, kept
 from antiphon.training.gradients.record_draws import RecordDraws
 from antiphon.training.gradients.state import State
-from antiphon.training.gradients.taps import Taps
+from antiphon.training.gradients.taps import TappedGradients, Taps
 
 __all__ = ["Together"]
 
@@ -39,8 +39,9 @@ class Together:
     def __init__(self, parameters: Mapping[str, nn.Parameter], state: State, key: bytes) -> None:
         self.parameters, self.state = parameters, state
         self._key = key
-        # Whether random numbers are drawn in an evaluation: that is seen of a CPU's generator only.
-        self._is_random = device_of(parameters.values()).type != "cpu"
+        # Whether every operation is watched, which takes time: for random numbers, and for errors in what
+        # hides its calls. Draws are seen of a CPU's generators only.
+        self._is_watched = device_of(parameters.values()).type != "cpu"
 
     @contextmanager
     def evaluated(
@@ -50,24 +51,40 @@ class Together:
         step: int,
         draws: RecordDraws,
     ) -> Iterator[tuple[Taps, Any]]:
-        """Taps and results of an evaluation. Within, a backward pass may be run, too."""
-        with evaluation():
-            if not self._is_random:
+        """Taps and results of an evaluation. Within, `gradients` may be asked for."""
+        with evaluation() as seen:
+            if not self._is_watched:
                 generators = GlobalGenerators()
                 with no_leaks(), kept(self.state):
-                    taps, results = self._evaluate(function, rows)
-                    if not (taps.draws or generators.have_moved()):
+                    # A copy: the function may change what it is given, and be evaluated again.
+                    taps, results = self._evaluate(function, [row.clone() for row in rows])
+                    if not (taps.is_opaque or seen.a_function or generators.have_moved()):
+                        _check_error(taps.error)
                         yield taps, results
                         return
                 del taps, results  # what was computed is forgotten
                 generators.put_back()
-                self._is_random = True
+                self._is_watched = True
             with no_leaks(), kept(self.state):
                 with python_seeds(self._key, step, None), draws:
                     taps, results = self._evaluate(function, rows)
+                _check_error(taps.error or draws.error)
                 yield taps, results
 
+    def gradients(self, taps: Taps, losses: Tensor, draws: RecordDraws) -> TappedGradients:
+        """The gradients of all examples, by one backward pass."""
+        if not self._is_watched:
+            return TappedGradients(taps, losses)
+        with draws:
+            found = TappedGradients(taps, losses)
+        _check_error(draws.error)
+        return found
+
     def _evaluate(self, function: Callable[..., Any], rows: Sequence[Tensor]) -> tuple[Taps, Any]:
+        if self.state.scripts:
+            raise UnsupportedError(
+                f"{self.state.scripts[0]} is a function of torch.jit.script, which hides what it calls."
+            )
         taps = Taps(self.parameters.values(), len(rows[0]))
 
         def tapped(*example: Tensor) -> Any:
@@ -78,9 +95,12 @@ class Together:
         own = [row.contiguous() for row in rows]
         results = vmap(tapped, randomness="different")(*own)
         taps.end()
-        if taps.error is not None:
-            raise UnsupportedError(
-                f"an error of torch was caught within the loss ({taps.error}). Under torch.func.vmap it is "
-                "raised for all examples at once, so each would learn of the others. Catch no errors there."
-            )
         return taps, results
+
+
+def _check_error(error: str | None) -> None:
+    if error is not None:
+        raise UnsupportedError(
+            f"an error of torch was caught within the loss ({error}). Under torch.func.vmap it is raised "
+            "for all examples at once, so each would learn of the others. Catch no errors there."
+        )
