@@ -1,4 +1,5 @@
 import copy
+import pickle
 import random
 import warnings
 from dataclasses import replace
@@ -273,6 +274,7 @@ def test_the_model_that_comes_back_is_the_module_but_for_calls_on_a_batch():
         assert type(model.eval()(x)) is torch.Tensor
         model.train()
         assert type(copy.deepcopy(model)) is nn.Sequential
+        assert type(pickle.loads(pickle.dumps(model))) is nn.Sequential
         assert float((found.argmax(1) == y).float().mean()) <= 1
         break
 

@@ -424,8 +424,8 @@ def test_what_a_data_set_reads_of_other_rows_is_left_to_the_certificate():
     engine, *_ = engine_run()
     lines = " ".join(engine.certificate.assumptions)
     assert (
-        "neither data set, collate function nor loss reads anything of the data but the example"
-        in lines
+        "neither data set, collate function nor loss reads anything of the data but the example, "
+        "or leaves anything behind for another one" in lines
     )
 
 

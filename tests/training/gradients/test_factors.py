@@ -313,6 +313,21 @@ def test_products_keep_their_precision_within_autocast():
             assert (a @ a).dtype is torch.float32
 
 
+@pytest.mark.parametrize("precision", ["medium", "high"])
+def test_products_keep_their_precision_where_quick_ones_are_allowed(precision):
+    before = torch.get_float32_matmul_precision()
+    settings = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    try:
+        torch.set_float32_matmul_precision(precision)
+        allowed = [setting.fp32_precision for setting in settings]
+        with exactly():
+            assert [setting.fp32_precision for setting in settings] == ["ieee", "ieee"]
+        assert [setting.fp32_precision for setting in settings] == allowed
+        assert torch.get_float32_matmul_precision() == precision
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_no_rows_have_no_norms():
     for length in (0, 3, 5000):
         assert norms(torch.zeros(0, length)).shape == (0,)

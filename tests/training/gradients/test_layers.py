@@ -652,3 +652,51 @@ def test_an_example_that_is_not_finite_leaves_the_others_alone():
             one, other = factors[parameter].dense(), spoiled[parameter].dense()
             assert torch.equal(one[[0, 2, 3]], other[[0, 2, 3]]), name
             assert not other[1].isfinite().all()
+
+
+class Images(nn.Module):
+    """Convolutions after a linear map, whose output has the type of autocast."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.first, self.conv, self.head = nn.Linear(8, 8), kind(1, 4, 3), nn.LazyLinear(3)
+
+    def forward(self, x):
+        return self.head(self.conv(self.first(x)[:, None]).relu().flatten(1))
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.ConvTranspose1d])
+def test_convolutions_follow_autocast(kind, is_frozen):
+    torch.manual_seed(0)
+    model, x = Images(kind), torch.randn(4, 1, 8)
+    model(x[0])
+    model.conv.requires_grad_(not is_frozen)
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+    def loss(model, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(x).square().mean().float()
+
+    examples = Examples.of((x,))
+    assert isinstance(choose(model, loss, trained, KEY, torch.arange(4), examples), Batched)
+    _, factors = Batched(model, loss, trained, KEY).evaluate(0, torch.arange(4), examples)
+    wanted = one_by_one(model, trained, examples, loss)
+    for name, parameter in trained.items():
+        check_close(factors[parameter].dense().view_as(wanted[name]), wanted[name], 0.05)
+
+
+@pytest.mark.parametrize("call", [F.linear, lambda x, w, b: torch.addmm(b, x, w.t())])
+def test_a_bias_of_one_number_for_all_outputs(call):
+    torch.manual_seed(0)
+    model = nn.Module()
+    model.w, model.b = nn.Parameter(torch.randn(3, 8)), nn.Parameter(torch.zeros(1))
+    trained, examples = dict(model.named_parameters()), Examples.of((torch.randn(4, 1, 8),))
+
+    def loss(model, x):
+        return call(x, model.w, model.b).square().sum()
+
+    _, factors = Batched(model, loss, trained, KEY).evaluate(0, torch.arange(4), examples)
+    wanted = one_by_one(model, trained, examples, loss)
+    for name, parameter in trained.items():
+        check_close(factors[parameter].dense().view_as(wanted[name]), wanted[name], 1e-5)

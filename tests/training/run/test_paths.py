@@ -1,5 +1,7 @@
 """Whole runs by both ways to compute gradients: no example's gradient depends on another example."""
 
+import random
+import sys
 import warnings
 
 import numpy as np
@@ -260,3 +262,63 @@ def linear(model, x, y):
 @pytest.mark.parametrize(("differs", "bound"), [("removed", 1), ("zeroed", 1), ("replaced", 2)])
 def test_one_of_131072_records_moves_the_sum_of_a_run_by_its_bound(differs, bound, loss):
     assert 0.5 * bound < moved_by(differs, loss) <= 1.001 * bound
+
+
+class Depth(nn.Module):
+    """Layers that are left out by chance, with random numbers of Python."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.layer, self.head, self.draw = nn.Linear(5, 5), nn.Linear(5, 2), draw
+
+    def forward(self, x):
+        return self.head(x + self.layer(x).tanh() if self.draw() < 0.5 else x)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_numbers_of_python_belong_to_the_record_so_examples_are_computed_alone(
+    seed, monkeypatch
+):
+    monkeypatch.delitem(sys.modules, "beartype", raising=False)  # which draws, too
+    own = np.random.default_rng(seed)
+    for draw in (random.random, np.random.rand, own.random):
+        with pytest.warns(
+            UserWarning, match="random numbers of NumPy or Python|not those of single"
+        ):
+            run = private(Depth(draw), steps=1, seed=seed)
+        assert isinstance(run.path, Alone)
+
+
+@quiet
+def test_a_generator_that_a_model_keeps_gives_other_numbers_for_every_step_and_record(capsys):
+    own = np.random.default_rng(0)
+
+    def draw():
+        found = own.random()
+        print(found)  # a list would be put back
+        return found
+
+    run = private(Depth(draw), steps=2)
+    capsys.readouterr()
+    train(run)
+    seen = capsys.readouterr().out.split()
+    assert len(seen) > 10 and len({*seen}) == len(seen)
+
+
+@quiet
+def test_a_loss_may_be_the_method_of_a_trainer_that_holds_its_data():
+    """The records are not walked over in every evaluation, and other state of the trainer is put back."""
+    x, y = data()
+
+    class Trainer:
+        def __init__(self):
+            self.rows, self.calls = [{"x": a, "y": b} for a, b in zip(x, y, strict=True)], 0
+
+        def loss(self, model, x, y):
+            self.calls += 1
+            return loss_of(model, x, y)
+
+    trainer = Trainer()
+    run = train(private(dataset=trainer.rows, loss=trainer.loss, steps=2))
+    names = run.path._together.state._walk.names
+    assert id(trainer) in names and id(trainer.rows[0]) not in names and trainer.calls == 0

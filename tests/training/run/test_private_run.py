@@ -588,3 +588,41 @@ def test_a_run_does_not_go_on_in_a_forked_process():
             os._exit(0 if "forked" in str(error) else 2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     train(run, 1)
+
+
+def test_a_frozen_normalisation_that_wakes_up_is_refused():
+    """As by ``model.train()`` after an evaluation."""
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    model[1].eval()
+    run = private(model, steps=4)
+    steps = iter(run)
+    next(steps)
+    model.eval()
+    next(steps)  # which is what it was
+    model.train()
+    with pytest.raises(UnsupportedError, match="BatchNorm1d '1' normalises each example"):
+        next(steps)
+    model[1].eval()
+    assert next(iter(run)) == 3
+
+
+def test_a_backward_hook_in_the_middle_of_a_run_is_refused():
+    run = private(steps=3)
+    steps = iter(run)
+    next(steps)
+    handle = run.model[0].register_full_backward_hook(lambda *parts: None)
+    with pytest.raises(UnsupportedError, match="has a backward hook"):
+        next(steps)
+    handle.remove()
+    assert next(iter(run)) == 2
+
+
+def test_a_parameter_that_is_frozen_in_the_middle_of_a_run_is_refused():
+    run = private(steps=3)
+    steps = iter(run)
+    next(steps)
+    run.model[0].weight.requires_grad_(False)
+    with pytest.raises(RunError, match=r"of shape \(7, 5\) was frozen since the run began"):
+        next(steps)
+    run.model[0].weight.requires_grad_(True)
+    assert next(iter(run)) == 2

@@ -249,3 +249,52 @@ def test_options_that_would_choose_rows_or_cannot_be_used_are_refused(name):
 
 def test_what_is_printed_shows_no_key():
     assert "00" not in repr(Reader(Dataset([1]), bytes(32))).split(" at ")[0]
+
+
+class Augmented:
+    """Rows are changed by a generator of the data set's own, of which some rows draw more."""
+
+    def __init__(self, generator, greedy):
+        self.generator, self.greedy = generator, greedy
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, row):
+        if row == self.greedy:
+            self.generator.random()
+        return torch.tensor([self.generator.random(), float(row)])
+
+
+class Lazy:
+    """A collate function that makes its generator when it is first called, as Hugging Face's do."""
+
+    generator = None
+
+    def __call__(self, rows):
+        if self.generator is None:
+            self.generator = torch.Generator().manual_seed(42)
+        return torch.stack(rows)[None][0] + torch.rand(1, generator=self.generator)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("make", [np.random.default_rng, random.Random])
+def test_a_generator_of_the_data_set_carries_nothing_from_row_to_row(make, workers):
+    def read(greedy, rows):
+        reader = Reader(Dataset(Augmented(make(0), greedy)), KEY)
+        (examples,) = read_ahead(reader, [(5, rows)], {"num_workers": workers})
+        return dict(zip(rows, examples.args[0].tolist(), strict=True))
+
+    plain, other = read(None, [1, 4, 7, 2]), read(4, [1, 4, 7, 2])
+    assert plain[4] != other[4]
+    assert all(plain[row] == other[row] for row in (1, 7, 2))
+    assert read(None, [7, 2])[7] == plain[7]
+
+
+def test_a_generator_that_is_made_for_the_first_row_is_set_for_the_next():
+    rows = [torch.tensor([float(i)]) for i in range(5)]
+    found = [
+        Reader(Dataset(rows, collate=Lazy()), KEY).read(0, torch.tensor(places)).args[0]
+        for places in ([0, 3, 4], [1, 3, 4])
+    ]
+    assert torch.equal(found[0][1:], found[1][1:])

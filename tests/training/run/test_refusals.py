@@ -11,6 +11,7 @@ from torch.utils.data import (
     TensorDataset,
     WeightedRandomSampler,
 )
+from training.small import loss_of, private
 
 from antiphon.errors import UnsupportedError
 from antiphon.training import make_private
@@ -229,3 +230,11 @@ def test_make_private_refuses_before_it_touches_the_model():
         )  # fmt: skip
     assert not model[0]._forward_hooks
     model(torch.randn(4, 2)).sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_no_module_and_what_is_compiled_is_refused_by_name():
+    with pytest.raises(UnsupportedError, match=r"must be a torch\.nn\.Module; got function"):
+        check_model(loss_of)
+    with pytest.raises(UnsupportedError, match=r"the loss is compiled by torch\.compile"):
+        private(loss=torch.compile(loss_of))

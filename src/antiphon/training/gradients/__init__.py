@@ -34,6 +34,7 @@ from antiphon.training.gradients.clipping import (
 from antiphon.training.gradients.examples import Examples
 from antiphon.training.gradients.factors import exactly
 from antiphon.training.gradients.global_generators import python_seeds
+from antiphon.training.gradients.own_generators import OwnGenerators
 from antiphon.training.gradients.piece import AbstractPath, Loss, Piece
 from antiphon.training.gradients.units import Units
 
@@ -46,6 +47,7 @@ __all__ = [
     "Examples",
     "Flat",
     "Loss",
+    "OwnGenerators",
     "PerLayer",
     "Piece",
     "Units",

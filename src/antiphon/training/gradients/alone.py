@@ -12,6 +12,7 @@ from antiphon.training.gradients.context import evaluation
 from antiphon.training.gradients.examples import Examples
 from antiphon.training.gradients.factors import Dense
 from antiphon.training.gradients.global_generators import python_seeds
+from antiphon.training.gradients.own_generators import seed_generators
 from antiphon.training.gradients.piece import AbstractPath, Loss, Piece, as_scalar, device_of, kept
 from antiphon.training.gradients.record_draws import RecordDraws
 from antiphon.training.gradients.state import State
@@ -87,6 +88,7 @@ class Alone(AbstractPath):
             kept(self._state, exact=True, within=within),
             python_seeds(self._key, step, record),
         ):
+            seed_generators(self._state.generators, self._key, step, record)
             with RecordDraws(self._key, step, record):
                 loss = as_scalar(self._loss(self._model, *args, **kwargs))
             if not loss.requires_grad:

@@ -50,6 +50,11 @@ class Batched(AbstractPath):
         self._names = {p: name for name, p in parameters.items()}
         self._together = Together(parameters, state or State(model, loss), key)
 
+    @property
+    def shares_draws(self) -> bool:
+        """Whether random numbers were drawn that are one for all examples of a batch."""
+        return self._together.shares_draws
+
     def pieces(
         self, step: int, ids: Tensor, examples: Examples, units: Units | None = None
     ) -> Iterator[Piece]:

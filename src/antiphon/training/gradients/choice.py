@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -24,6 +25,8 @@ _CANNOT_FOLLOW = {
     "does not have vmap support": "an autograd function in it has no batching rule",
     "does not have a batching rule": "an operation in it has no batching rule",
     "it does not have vmap support": "an autograd function in it has no batching rule",
+    "Cannot register a hook": "it registers a hook on a tensor",
+    "cannot register a hook": "it registers a hook on a tensor",
     "different inplace randomness on an unbatched tensor": "it draws into a tensor that is no example's",
     "does not require grad and does not have a grad_fn": "it computes gradients by torch.autograd",
     "we do not yet support aten::": "an operation in it has no batching rule",
@@ -49,14 +52,25 @@ def choose(
     key: bytes,
     ids: Tensor,
     examples: Examples,
+    data: Any = None,
 ) -> AbstractPath:
     """The quickest way that computes the loss's gradients, tried on a few examples.
+
+    Args:
+        model: The model, the first argument of the loss.
+        loss: From the model and one example, as a batch of one, to a number.
+        parameters: Those that are trained, by name.
+        key: Secret, from which random draws within the loss come.
+        ids: Of the examples.
+        examples: A few to try.
+        data: The records of the run, if they are a list: what reaches them is not watched, since a loss
+            reads its own example only.
 
     A loss that vmap cannot follow is evaluated for one example after another, which is announced with its
     reason. Anything else that fails is an error. Gradients under vmap are compared with those of plain
     autograd, since a read of a parameter that no tap sees would give an incomplete gradient.
     """
-    state = State(model, loss)
+    state = State(model, loss, data=data)
     alone = Alone(model, loss, parameters, key, state)
     found = [alone.gradients(0, int(ids[i]), examples, i) for i in range(len(ids))]
     batched = Batched(model, loss, parameters, key, state)
@@ -69,8 +83,9 @@ def choose(
         if reason is None:
             raise UnsupportedError(
                 "the loss can be computed for one example, but not under torch.func.vmap, where each of "
-                f"a batch's examples is computed by itself: {error}. Most often a tensor is changed in "
-                "place by an example's values: make a new one instead."
+                f"a batch's examples is computed by itself: {_first_line(error)} Most often a "
+                "tensor is changed in place by values of an example: make it by x.new_zeros(...) of a "
+                "tensor x of the example instead of torch.zeros, or compute a new one."
             ) from error
     else:
         dense = {p: factor.dense() for p, factor in factors.items()}
@@ -78,9 +93,12 @@ def choose(
             [dense[p][i] if p in dense else None for p in parameters.values()]
             for i in range(len(ids))
         ]
-        if all(map(_are_close, found, rows)):
+        if not all(map(_are_close, found, rows)):
+            reason = "its gradients under torch.func.vmap are not those of single examples"
+        elif batched.shares_draws:
+            reason = "it draws random numbers of NumPy or Python, under vmap one for all examples"
+        else:
             return batched
-        reason = "its gradients under torch.func.vmap are not those of single examples"
     warnings.warn(
         f"the loss is evaluated for one example after another, since {reason}. That costs about as many "
         "plain forward and backward passes as a batch has examples.",
@@ -88,6 +106,10 @@ def choose(
         stacklevel=5,  # the caller of make_private
     )
     return alone
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _reason(error: BaseException) -> str | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from antiphon.training.gradients.abstract_factor import AbstractFactor, Selection
+from antiphon.training.gradients.autocast import as_autocast
 from antiphon.training.gradients.factors import Dense
 from antiphon.training.gradients.norms import (
     as_wide,
@@ -70,6 +71,9 @@ class Geometry:
             sides = list(before)
         else:
             images, sides = pad(images, self.padding), [0] * len(before)
+        device = images.device.type
+        if torch.is_autocast_enabled(device):
+            images, weight, bias = (as_autocast(t, device) for t in (images, weight, bias))
         return torch.convolution(
             images,
             weight,

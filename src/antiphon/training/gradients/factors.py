@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -20,6 +20,10 @@ __all__ = ["AbstractFactor", "Dense", "Lookups", "Outer", "Rows", "Sum", "exactl
 
 Factor = TypeVar("Factor", bound=AbstractFactor)
 Stretch = tuple[int, int]
+
+# Settings of torch for products of float32 that may be computed in shorter types.
+_backends: Any = torch.backends
+_PRODUCTS = (_backends.cuda.matmul, _backends.mkldnn.matmul)
 
 
 @final
@@ -151,7 +155,16 @@ def _are_apart(stretches: list[Stretch]) -> bool:
 def exactly() -> Iterator[None]:
     """Compute in the types that tensors have, also where the caller has asked for quick products."""
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    kept = [(backend, backend.fp32_precision) for backend in _PRODUCTS]
     with ExitStack() as stack:
         for device in devices:
             stack.enter_context(torch.autocast(device, enabled=False))
-        yield
+        try:
+            for backend, precision in kept:
+                if precision != "ieee":
+                    backend.fp32_precision = "ieee"
+            yield
+        finally:
+            for backend, precision in kept:
+                if backend.fp32_precision != precision:
+                    backend.fp32_precision = precision

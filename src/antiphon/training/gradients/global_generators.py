@@ -2,6 +2,7 @@
 
 import ctypes
 import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -71,6 +72,15 @@ class GlobalGenerators:
             and self._numpy == _numpy_words()
             and self._python == random.getstate()
         )
+
+    def have_moved_in_python(self) -> bool:
+        """Whether NumPy's or Python's was used, of which all examples under ``vmap`` share a number.
+
+        Type checkers draw from Python's, so where one is loaded only NumPy's is told.
+        """
+        if self._numpy != _numpy_words():
+            return True
+        return "beartype" not in sys.modules and self._python != random.getstate()
 
     def put_back(self) -> None:
         """As if they had not been used."""

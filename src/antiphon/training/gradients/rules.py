@@ -49,7 +49,7 @@ def _linear_rows(taps: "Taps", x: Any, weight: Any, bias: Any, start: int, stop:
 def _map(taps: "Taps", name: str, x: Any, weight: Any, bias: Any, rows: Stretch | None) -> Any:
     """The map x · weightᵀ + bias over the last axis of x, with some rows of the weight."""
     x = taps.tapped(x) if taps.is_trained(x) else x
-    if not _is_usable(taps, x, weight, bias) or x.ndim < 1:
+    if not _is_usable(taps, x, weight, bias) or x.ndim < 1 or not _fits(bias, len(weight)):
         return NotImplemented
     w, b = _of(taps, weight), _of(taps, bias)
     if rows is not None:
@@ -109,6 +109,8 @@ def _sum_and_product(
 def _times(taps: "Taps", name: str, x: Any, weight: nn.Parameter, bias: Any) -> Any:
     x = taps.tapped(x) if taps.is_trained(x) else x
     if not isinstance(x, Tensor) or not _is_usable(taps, x, weight, bias) or x.ndim < 1:
+        return NotImplemented
+    if not _fits(bias, weight.shape[1]):
         return NotImplemented
     w, b = _of(taps, weight), _of(taps, bias)
 
@@ -201,6 +203,11 @@ def _is_usable(taps: "Taps", x: Any, weight: nn.Parameter, bias: Any) -> bool:
     if bias is None or taps.is_trained(bias):
         return bias is None or bias.ndim == 1
     return taps.is_plain(bias) and taps.rows(bias) is None
+
+
+def _fits(bias: Any, outputs: int) -> bool:
+    """Whether a bias has a number for every output: torch spreads shorter ones."""
+    return bias is None or len(bias) == outputs
 
 
 def _of(taps: "Taps", parameter: Any) -> Any:

@@ -41,7 +41,10 @@ class State:
         ``exact=True`` only. Caches of ``functools`` are empty before every evaluation.
     """
 
-    def __init__(self, model: nn.Module, loss: Callable[..., Any], *more: Any) -> None:
+    def __init__(
+        self, model: nn.Module, loss: Callable[..., Any], *more: Any, data: Any = None
+    ) -> None:
+        self._data = data
         self._roots = [(model, "model"), (loss, "loss")]
         self._roots += [(thing, f"object {i}") for i, thing in enumerate(more)]
         hooks = (vars(nn.modules.module)[name] for name in _GLOBAL_HOOKS)
@@ -53,6 +56,11 @@ class State:
     def scripts(self) -> list[str]:
         """The names of functions of ``torch.jit.script`` that were reached."""
         return [] if self._walk is None else self._walk.scripts
+
+    @property
+    def generators(self) -> list[Any]:
+        """Sources of random numbers that were reached."""
+        return [] if self._walk is None else self._walk.generators
 
     def before(self, exact: bool = False, within: bool = False) -> None:
         """Take the present state as the one to be kept.
@@ -78,7 +86,7 @@ class State:
                     "batch, as another thread or a finaliser does. It could tell the next of an example."
                 )
             if walk is None or not is_known or not (is_watch_same or walk.watch.refresh()):
-                self._walk = Walk(self._roots)
+                self._walk = Walk(self._roots, self._data)
                 self._tensors = Tensors(self._walk.tensors)
                 self._tensors.take(exact)
             elif not (is_same and is_watch_same) or exact > tensors.is_exact:

@@ -22,6 +22,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from antiphon.errors import UnsupportedError
 from antiphon.training.gradients import state_kinds as kinds
+from antiphon.training.gradients.own_generators import GENERATORS
 from antiphon.training.gradients.state_kinds import Kind, is_subclass, mro, namespace
 from antiphon.training.gradients.state_watch import Watch
 
@@ -74,12 +75,16 @@ class Walk:
         caches: What ``functools`` keeps for functions.
         names: How objects were reached, by identity.
         scripts: The names of functions of ``torch.jit.script``.
+        generators: Sources of random numbers.
     """
 
-    def __init__(self, roots: list[tuple[Any, str]]) -> None:
-        self.names: dict[int, str] = {}
+    def __init__(self, roots: list[tuple[Any, str]], data: Any = None) -> None:
+        # Records that a data set keeps in a list are the examples, of which a loss reads its own only.
+        is_list = isinstance(data, list | tuple | dict)
+        self.names: dict[int, str] = {id(data): "the data"} if is_list else {}
         self.watch, self.tensors, self.caches = Watch(), list[Tensor](), list[Any]()
         self.scripts: list[str] = []
+        self.generators: list[Any] = []
         self._alive: list[Any] = []  # so that no identity is given twice
         self._globals: dict[int, kinds.Scope] = {}
         stack = roots[::-1]
@@ -116,6 +121,8 @@ class Walk:
             )
         if is_subclass(torch.jit.ScriptFunction, kind):
             self.scripts.append(name)
+        if any(is_subclass(source, kind) for source in GENERATORS):
+            self.generators.append(thing)
         if plan is None:
             return
         if is_subclass(Tensor, kind):

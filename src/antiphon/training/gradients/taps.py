@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from antiphon.errors import UnsupportedError
 from antiphon.training.gradients import (
     attention,
+    autocast,
     bags,
     calls,
     dot_products,
@@ -45,7 +46,7 @@ __all__ = ["Caught", "TappedGradients", "Taps"]
 Factors = dict[nn.Parameter, AbstractFactor]
 _REPLACEMENTS = attention.REPLACEMENTS | bags.REPLACEMENTS | recurrent.REPLACEMENTS
 # Seen whether or not they read a parameter.
-_CALLS = calls.CALLS | dot_products.CALLS | losses.CALLS | required_gradients.CALLS
+_CALLS = calls.CALLS | autocast.CALLS | dot_products.CALLS | losses.CALLS | required_gradients.CALLS
 
 _GETTERS = (
     "_version", "data", "device", "dtype", "grad", "grad_fn", "is_cpu", "is_cuda", "is_leaf", "is_meta",

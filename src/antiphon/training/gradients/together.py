@@ -11,6 +11,7 @@ from antiphon.errors import UnsupportedError
 from antiphon.training.gradients.context import evaluation
 from antiphon.training.gradients.global_generators import GlobalGenerators, python_seeds
 from antiphon.training.gradients.leaks import no_leaks
+from antiphon.training.gradients.own_generators import seed_generators, state_of
 from antiphon.training.gradients.piece import device_of, kept
 from antiphon.training.gradients.record_draws import RecordDraws
 from antiphon.training.gradients.state import State
@@ -42,6 +43,7 @@ class Together:
         # Whether every operation is watched, which takes time: for random numbers, and for errors in what
         # hides its calls. Draws are seen of a CPU's generators only.
         self._is_watched = device_of(parameters.values()).type != "cpu"
+        self.shares_draws = False
 
     @contextmanager
     def evaluated(
@@ -56,8 +58,11 @@ class Together:
             if not self._is_watched:
                 generators = GlobalGenerators()
                 with no_leaks(), kept(self.state):
+                    before = self._seeded(step)
                     # A copy: the function may change what it is given, and be evaluated again.
                     taps, results = self._evaluate(function, [row.clone() for row in rows])
+                    self.shares_draws |= before != [*map(state_of, self.state.generators)]
+                    self.shares_draws |= generators.have_moved_in_python()
                     if not (taps.is_opaque or seen.a_function or generators.have_moved()):
                         _check_error(taps.error)
                         yield taps, results
@@ -66,10 +71,16 @@ class Together:
                 generators.put_back()
                 self._is_watched = True
             with no_leaks(), kept(self.state):
+                self._seeded(step)
                 with python_seeds(self._key, step, None), draws:
                     taps, results = self._evaluate(function, rows)
                 _check_error(taps.error or draws.error)
                 yield taps, results
+
+    def _seeded(self, step: int) -> list[bytes]:
+        """Set the generators that model and loss keep; return their states."""
+        seed_generators(self.state.generators, self._key, step, None)
+        return [*map(state_of, self.state.generators)]
 
     def gradients(self, taps: Taps, losses: Tensor, draws: RecordDraws) -> TappedGradients:
         """The gradients of all examples, by one backward pass."""

@@ -13,7 +13,6 @@ from antiphon.training.gradients import Examples, Piece, python_seeds
 from antiphon.training.opacus.batch import Batch
 from antiphon.training.opacus.evaluations import Setting
 from antiphon.training.run import Dataset, Run
-from antiphon.training.run.refusals import check_model
 from antiphon.training.run.stacking import stacked
 
 __all__ = ["PrivateLoader", "Template"]
@@ -80,7 +79,6 @@ class PrivateLoader:
     def __iter__(self) -> Iterator[Any]:
         """The batches of the next epoch."""
         self.run.check_steps_left()
-        check_model(self.run.model)  # which may have been changed since the last epoch
         return self._batches()
 
     def at_hand(self) -> Batch | None:

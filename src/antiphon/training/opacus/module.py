@@ -13,6 +13,10 @@ from antiphon.training.opacus.rows import plain
 __all__ = ["private_module"]
 
 
+def _itself(module: nn.Module) -> nn.Module:
+    return module
+
+
 def private_module(module: nn.Module, at_hand: Callable[[], Batch | None]) -> Any:
     """A module that shares everything with the given one, its class's methods included.
 
@@ -35,7 +39,7 @@ def private_module(module: nn.Module, at_hand: Callable[[], Batch | None]) -> An
         return batch.evaluate("the model", module, args, kwargs)
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        return module.__reduce_ex__(protocol)
+        return _itself, (module,)
 
     members = {
         "__call__": __call__,

@@ -24,7 +24,7 @@ from antiphon.training.run.options import Options
 from antiphon.training.run.private_run import Run
 from antiphon.training.run.private_sum import PrivateSum
 from antiphon.training.run.recipe import Recipe, check_size
-from antiphon.training.run.refusals import check_model, check_optimizer, trained
+from antiphon.training.run.refusals import check_loss, check_model, check_optimizer, trained
 from antiphon.training.run.rows import Rows
 from antiphon.training.run.team import Team
 
@@ -61,6 +61,7 @@ def open_run(
     team = Team.of_this_process()
     with team.together():
         check_model(model)
+        check_loss(loss)
         check_optimizer(optimizer)
         named, rows = trained(model, optimizer), Rows(len(data), data.user)
         recipe = make_recipe(rows.count)
@@ -145,7 +146,9 @@ def _tried(
     """How the loss's gradients are computed, tried on the first rows of the data."""
     ids = torch.arange(min(_TRIED, len(batches.dataset)))
     examples = batches.read(0, ids)
-    return choose(model, loss, named, key, ids, options.bounded(examples))
+    return choose(
+        model, loss, named, key, ids, options.bounded(examples), data=batches.dataset.rows
+    )
 
 
 @final
@@ -226,7 +229,8 @@ def _with_assumptions(
     lines = [
         f"rounding of a sum before its noise moves it by at most {rounding:.1g} clip norms for every term "
         "of a number (such as a place of a sequence), which is not covered",
-        f"{path}; neither data set, collate function nor loss reads anything of the data but the example",
+        f"{path}; neither data set, collate function nor loss reads anything of the data but the example, "
+        "or leaves anything behind for another one",
         "the model and the optimizer, as they were at the start and with their schedules, hold nothing of "
         "the data but these steps",
     ]

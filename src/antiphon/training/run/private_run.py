@@ -22,7 +22,7 @@ from antiphon.training.run.batches import Batches, Part
 from antiphon.training.run.display import Display
 from antiphon.training.run.options import Options
 from antiphon.training.run.private_sum import PrivateSum
-from antiphon.training.run.refusals import check_model
+from antiphon.training.run.refusals import ModelWatch
 from antiphon.training.run.team import Team
 
 __all__ = ["Run"]
@@ -98,6 +98,7 @@ class Run:
         self._drawn = list[Part]()
         self._is_releasing = False
         self._phase, self._loops, self._process = _Phase.READY, 0, os.getpid()
+        self._watch = ModelWatch(model)
         self._handles: list[Any] = [
             optimizer.register_step_pre_hook(self._before_update),
             optimizer.register_step_post_hook(self._after_update),
@@ -147,7 +148,6 @@ class Run:
             raise RunError(
                 "this run belongs to a loop with loss.backward() and optimizer.step(): iterate the loader."
             )
-        check_model(self.model)
         for part, examples in self.parts(steps, show=show):
             if examples is not None:
                 for piece in self.path.pieces(part.step, part.rows, examples, part.units):
@@ -170,6 +170,7 @@ class Run:
         last = self.steps_taken + (0 if steps == 0 else left)
         self._loops += 1
         loop = self._loops
+        self._watch = ModelWatch(self.model)  # hooks on parameters are looked for once in a loop
         self._part = None  # an abandoned loop may have left one; its batch is drawn again
         self._drawn.clear()
         self._phase = _Phase.READY
@@ -373,6 +374,14 @@ class Run:
             raise RunError(
                 "a batch was drawn but no step was taken on it: the plan counts on every batch "
                 "that is drawn. To stop early, leave the loop."
+            )
+        self._watch.check()
+        frozen = [p for p in self._total.total.parameters if not p.requires_grad]
+        if frozen:
+            raise RunError(
+                f"a parameter of shape {tuple(frozen[0].shape)} was frozen since the run began, which "
+                "trains it with noise. Set its requires_grad to True, or close this run and start "
+                "another one."
             )
         if self._saving is not None:
             self._saving.write_due(self)

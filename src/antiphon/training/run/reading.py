@@ -1,7 +1,7 @@
 """Rows read one by one, in this process or ahead of time in workers, with the same result."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
 from antiphon.errors import AntiphonError, PlanError, RunError
-from antiphon.training.gradients import Examples, python_seeds
+from antiphon.training.gradients import Examples, OwnGenerators, python_seeds
 from antiphon.training.run.dataset import Dataset
 from antiphon.training.run.stacking import stacked
 
@@ -34,25 +34,36 @@ class Reader:
 
     Guarantee:
         Torch's global generator, NumPy's and Python's are set from key, step and row number before a row
-        is read and collated, and put back afterwards. So what a row becomes depends neither on the other
-        rows of its batch nor on the process that reads it, if data set and ``collate`` draw from these
-        generators only and keep nothing. Rows are read in the order of the request, each of them once.
+        is read and collated, and put back afterwards. So are generators that data set and ``collate`` keep
+        for themselves, which are not put back (`OwnGenerators` says where they are looked for). So what a
+        row becomes depends neither on the other rows of its batch nor on the process that reads it, if
+        data set and ``collate`` keep nothing else. Rows are read in the order of the request, each once.
     """
 
     dataset: Dataset
     key: bytes
+    _own: list[OwnGenerators] = field(default_factory=list, init=False)  # made where rows are read
 
     def read(self, step: int, rows: Tensor) -> Examples:
         """The examples of these rows; at least one."""
         columns = self.dataset.plain_columns
         if columns is not None:
             return Examples.of(columns.select(rows))
-        with python_seeds(self.key, step, None) as seed:
-            return stacked((self._one(seed, row) for row in rows.tolist()), len(rows))
+        if not self._own:
+            self._own.append(OwnGenerators((self.dataset.rows, self.dataset.collate), self.key))
+        own = self._own[0]
+        own.look()
 
-    def _one(self, seed: Callable[[int | None], None], row: int) -> Any:
-        seed(row)
-        return self.dataset.one(row)
+        def one(seed: Callable[[int | None], None], row: int) -> Any:
+            seed(row)
+            own.seed(step, row)
+            try:
+                return self.dataset.one(row)
+            finally:
+                own.look(briefly=True)  # some are made when the first row is read
+
+        with python_seeds(self.key, step, None) as seed:
+            return stacked((one(seed, row) for row in rows.tolist()), len(rows))
 
     def __getitem__(self, request: Request) -> Examples | AntiphonError:
         """What a `DataLoader` asks for. A refusal is handed over, so that its text arrives as it is."""

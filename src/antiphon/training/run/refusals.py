@@ -1,6 +1,6 @@
 """What cannot be trained privately, by name and with the remedy, before anything runs."""
 
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import nn
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler, Sequent
 
 from antiphon.errors import UnsupportedError
 
-__all__ = ["check_loader", "check_model", "check_optimizer", "trained"]
+__all__ = ["ModelWatch", "check_loader", "check_loss", "check_model", "check_optimizer", "trained"]
 
 _WRAPPERS = (
     "DistributedDataParallel",
@@ -21,8 +21,12 @@ _WRAPPERS = (
 _GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks")
 
 
-def check_model(model: nn.Module) -> None:
+def check_model(model: Any) -> None:
     """Raise if a part of the model mixes examples, keeps what it sees, or hides its layers."""
+    if not isinstance(model, nn.Module):
+        raise UnsupportedError(
+            f"the model must be a torch.nn.Module; got {type(model).__name__}. Make a module of it."
+        )
     for name, layer in model.named_modules():
         kind = type(layer).__name__
         is_compiled = getattr(layer, "_compiled_call_impl", None) is not None
@@ -50,6 +54,33 @@ def check_model(model: nn.Module) -> None:
                 "run. What is to see or change the noisy gradient belongs into "
                 "optimizer.register_step_pre_hook, after make_private."
             )
+
+
+def check_loss(loss: Any) -> None:
+    """Raise if the loss is compiled, which hides what it calls."""
+    if hasattr(loss, "_torchdynamo_orig_callable"):
+        raise UnsupportedError(
+            "the loss is compiled by torch.compile, which hides what it calls. Give the function itself."
+        )
+
+
+@final
+class ModelWatch:
+    """Checks a model again where layers were changed since, such as by ``model.train()``."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._last: list[tuple[int, bool, bool]] | None = None
+
+    def check(self) -> None:
+        """As `check_model`, if there are other layers, modes or backward hooks than at the last time."""
+        now = [
+            (id(layer), layer.training, bool(layer._backward_hooks or layer._backward_pre_hooks))
+            for layer in self._model.modules()
+        ]
+        if now != self._last:
+            check_model(self._model)
+            self._last = now
 
 
 def _reason(layer: nn.Module) -> str | None:
