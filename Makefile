@@ -45,7 +45,7 @@ benchmarks: $(READY)
 	$(BIN)/python benchmarks/kan.py
 	$(BIN)/python benchmarks/cnn.py
 
-# The documentation as a site, in site/; tests/test_site.py builds it, too.
+# The documentation as a site, in site/; tests/journeys/test_site.py builds it, too.
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"

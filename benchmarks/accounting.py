@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.table import Table
 
 import antiphon as ap
-from antiphon.accounting import conditioned, moments
-from antiphon.accounting.lambda_pair import LambdaPair
-from antiphon.accounting.printed import theorem_f12
+from antiphon.accounting.correlated import conditioned, moments
+from antiphon.accounting.correlated.lambda_pair import LambdaPair
 from antiphon.mechanisms import AbstractMechanism, Independent, LambdaCGD, NuFTRL
+from antiphon_papers.kan_sgd.printed import theorem_f12
 
 PLANS = [  # rate, steps, ε, δ
     (256 / 60_000, 4688, 1.0, 1e-5),

@@ -27,9 +27,10 @@ from rich.console import Console
 from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 
-from antiphon.data import Dataset, load, synthetic_logistic
-from antiphon.estimators import PrivateKANClassifier
 from antiphon.mechanisms import Independent
+from antiphon.tables.data import Dataset, load
+from antiphon.tables.estimators import PrivateKANClassifier
+from antiphon_papers.common.generators import synthetic_logistic
 
 EPSILONS = (0.5, 1.0, 2.0, 8.0)
 PEERS = ("diffprivlib", "opacus")

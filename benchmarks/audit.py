@@ -14,7 +14,7 @@ import torch
 
 import antiphon as ap
 from antiphon.accounting import gaussian_mu
-from antiphon.auditing import one_run, two_world
+from antiphon.audits import one_run, two_world
 from antiphon.errors import AntiphonError
 from antiphon.mechanisms import (
     BLT,
@@ -31,7 +31,7 @@ from antiphon.mechanisms import (
     Restarted,
     Tree,
 )
-from antiphon.sampling import AbstractSampling
+from antiphon.plans import AbstractSampling
 
 DELTA = 1e-5
 T, N = 16, 20_000

@@ -18,10 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from antiphon.data import signal_patches
-from antiphon.models import TwoLayerCNN
-from antiphon.theory.cnn import Dynamics, Setting, Span
-from antiphon.training.patch_form import PatchForm
+from antiphon_papers.cnn import Dynamics, Setting, Span, TwoLayerCNN, signal_patches
+from antiphon_papers.cnn.patch_form import PatchForm
 
 STEPS = 6 * 20_000  # of the whole figure
 

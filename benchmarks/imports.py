@@ -18,7 +18,7 @@ WHAT = {
     "make_private": "import antiphon; antiphon.make_private",
     "PrivateKANClassifier": "import antiphon; antiphon.PrivateKANClassifier",
     "certify": "import antiphon; antiphon.certify",
-    "antiphon --help": "import antiphon.cli.main",
+    "antiphon --help": "import antiphon.commands.main",
 }
 CODE = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 

@@ -26,12 +26,11 @@ from training_cases import RATE
 from training_timing import Protocol, Row, Step, dump, rows, timed
 
 from antiphon.mechanisms import Independent
-from antiphon.models import TwoLayerKAN
-from antiphon.plan import Plan
-from antiphon.randomness import Generator
-from antiphon.sampling import FullBatch, ShuffledEpochs
-from antiphon.training import make_private
-from antiphon.training.closed_form import ClosedForm
+from antiphon.numerics import Generator
+from antiphon.plans import FullBatch, Plan, ShuffledEpochs
+from antiphon.training.run import make_private
+from antiphon_papers.common.closed_form import ClosedForm
+from antiphon_papers.common.two_layer_kan import TwoLayerKAN
 
 CLIP_NORM = 0.5
 OURS = "private, closed form"

@@ -70,7 +70,7 @@ def one(
     began = time.perf_counter()
     run = ap.make_private(
         model, optimizer, (x, y), lambda model, x, y: F.cross_entropy(model(x), y),
-        epsilon=epsilon, delta=DELTA, epochs=options.epochs, batch_size=options.batch,
+        epsilon=epsilon, delta=DELTA, epochs=options.epochs, batch_size=options.batch_size,
         clip_norm=CLIP_NORM, mechanism=mechanism, seed=seed,
     )  # fmt: skip
     planned = time.perf_counter()
@@ -83,7 +83,7 @@ def one(
         "seed": seed,
         "accuracy": accuracy(model, test, labels),
         "learning_rate": options.rate,
-        "batch": options.batch,
+        "batch": options.batch_size,
         "epochs": options.epochs,
         "seconds_to_plan": round(planned - began, 1),
         "seconds_to_train": round(time.perf_counter() - planned, 1),
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--rate", type=float, default=RATE)
-    parser.add_argument("--batch", type=int, default=BATCH)
+    parser.add_argument("--batch-size", type=int, default=BATCH)
     parser.add_argument("--epochs", type=float, default=EPOCHS)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.16, 2.91, 6.86])
     parser.add_argument("--mechanism", nargs="+", default=["independent", "auto"])

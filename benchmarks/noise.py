@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from antiphon.grid import add_noise
 from antiphon.mechanisms import (
     BLT,
     AbstractMechanism,
@@ -34,7 +33,8 @@ from antiphon.mechanisms import (
     Tree,
     redrawn,
 )
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
+from antiphon.numerics.grid import add_noise
 from antiphon.training.run.noise import Noise
 
 T = 10_000

@@ -15,8 +15,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from antiphon.grid import add_noise
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
+from antiphon.numerics.grid import add_noise
 
 GOALS = {
     "seeded": 1.2,

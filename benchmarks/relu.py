@@ -15,9 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from antiphon.mechanisms import BLT, AbstractMechanism, Independent, LambdaCGD, Tree
-from antiphon.plan import Plan
-from antiphon.randomness import Generator
-from antiphon.sampling import AbstractSampling, FullBatch, Poisson, ShuffledEpochs
+from antiphon.numerics import Generator
+from antiphon.plans import AbstractSampling, FullBatch, Plan, Poisson, ShuffledEpochs
 from antiphon.training.neuron import descend
 
 GOAL = 10.0  # seconds for one pass over a million rows of 20 features

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.experiments.neuron_curves import EPSILONS, Config, run
-from antiphon.experiments.neuron_tables import TABLES, table
+from antiphon_papers.relu.experiments.neuron_curves import EPSILONS, Config, run
+from antiphon_papers.relu.experiments.neuron_tables import TABLES, table
 
 Row = dict[str, Any]
 

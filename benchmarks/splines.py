@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from antiphon.models import KAN, UniformSplines, spline_basis
+from antiphon.models import KAN, spline_basis
 from antiphon.models.splines import _basis_by_torch
+from antiphon.numerics import UniformSplines
 
 SHAPES = [(64, 64), (256, 784), (20_000, 10)]
 PEERS = {"efficient-kan, whole step": 2.87, "fast-kan, whole step": 1.64}  # ms, best

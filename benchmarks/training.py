@@ -46,10 +46,9 @@ from training_timing import (
 )
 
 from antiphon.mechanisms import AbstractMechanism, Independent, LambdaCGD, NuFTRL
-from antiphon.models import TwoLayerKAN
-from antiphon.plan import Plan
-from antiphon.sampling import Poisson, ShuffledEpochs
-from antiphon.training import make_private
+from antiphon.plans import Plan, Poisson, ShuffledEpochs
+from antiphon.training.run import make_private
+from antiphon_papers.common.two_layer_kan import TwoLayerKAN
 
 STEPS = 1000  # of the plan; fewer are taken
 OURS: dict[str, tuple[AbstractMechanism, str]] = {

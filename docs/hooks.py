@@ -1,4 +1,4 @@
-"""What the site adds to the pages in docs/: files from above, the examples, and the references."""
+"""What the site adds to the pages in docs/: files from above, the papers, examples and references."""
 
 import re
 from pathlib import Path
@@ -15,6 +15,7 @@ ABOVE = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",
 }
+PAPERS = ("kan_sgd", "kan_gd", "relu", "cnn", "dp_ftrl")
 
 
 def references() -> dict[str, dict[str, str]]:
@@ -28,10 +29,11 @@ def references() -> dict[str, dict[str, str]]:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the changelog, how to contribute, the examples and the references."""
+    """Add the changelog, how to contribute, the papers, the examples and the references."""
     pages = {page: (ROOT / name).read_text(encoding="utf-8") for name, page in ABOVE.items()}
     del pages["index.md"]  # the site has its own
     pages |= {"examples.md": _examples(), "references.md": _references()}
+    pages |= {f"papers/{paper}.md": _paper(paper) for paper in PAPERS}
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
     return files
@@ -45,6 +47,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         markdown = markdown.replace(f"](../{name})", f"]({target})").replace(
             f"]({name})", f"]({target})"
         )
+    markdown = re.sub(
+        r"\]\(\.\./src/antiphon_papers/(\w+)/README\.md\)", r"](papers/\1.md)", markdown
+    )
     markdown = re.sub(r"\]\((?:\.\./)?examples/(\w+)\.py\)", r"](examples.md#\1)", markdown)
     return markdown.replace("](references.bib)", "](references.md)")
 
@@ -60,6 +65,11 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
     parts = re.split(r"(<pre.*?</pre>)", html, flags=re.S)  # code stays as it is
     parts[::2] = [re.sub(r"\[[A-Z][^\[\]<>]*\]", cited, part) for part in parts[::2]]
     return "".join(parts)
+
+
+def _paper(paper: str) -> str:
+    text = (ROOT / "src" / "antiphon_papers" / paper / "README.md").read_text(encoding="utf-8")
+    return text.replace("](../../../docs/", "](../")
 
 
 def _examples() -> str:

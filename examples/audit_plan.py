@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 import antiphon as ap
-from antiphon.auditing import audit
+from antiphon.audits import audit
 from antiphon.mechanisms import LambdaCGD
 
 

@@ -1,4 +1,4 @@
-"""Draws noise-light.svg and noise-dark.svg: how noise answers itself, and what that is worth.
+"""Draws noise-light.svg and noise-dark.svg: correlated noise beside independent noise at equal privacy.
 
     python docs/images/noise.py
 
@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from antiphon.mechanisms import AbstractMechanism, Independent, LambdaCGD, optimize
+from antiphon.numerics import Generator
 from antiphon.participation import FixedEpochs
-from antiphon.randomness import Generator
 
 T, SEEN = 500, FixedEpochs(10, 50)
 INK = {"light": "#24292f", "dark": "#e6edf3"}

@@ -1,8 +1,7 @@
-"""Learning from sensitive data with noise that answers itself.
+"""Differentially private learning with correlated noise, for PyTorch and tables.
 
 `PrivateKANClassifier` learns from a table; `make_private` trains any PyTorch model. A `Plan` says what will
-run, `calibrate` finds its noise, `certify` proves its (ε, δ); `antiphon.mechanisms` holds every
-correlated-noise mechanism, `antiphon.models` networks. Names load when they are first used, so that
+run, `calibrate` finds its noise, `certify` proves its (ε, δ). Names load when they are first used, so that
 ``import antiphon`` is quick.
 """
 
@@ -14,22 +13,32 @@ from antiphon.version import __version__ as __version__
 if TYPE_CHECKING:
     from antiphon import (
         accounting,
-        data,
+        audits,
+        certificates,
         errors,
-        estimators,
-        events,
-        linalg,
         mechanisms,
         models,
         participation,
-        randomness,
-        releases,
-        sampling,
+        plans,
+        tables,
         training,
     )
-    from antiphon.accounting.calibrate import calibrate
-    from antiphon.certificate import Certificate, certify
-    from antiphon.estimators import (
+    from antiphon.accounting import calibrate
+    from antiphon.certificates import Certificate, Ledger, certify
+    from antiphon.integrations.opacus import PrivacyEngine
+    from antiphon.participation import Relation
+    from antiphon.plans import (
+        BallsInBins,
+        CyclicPoisson,
+        FixedSize,
+        FullBatch,
+        OnePass,
+        Plan,
+        Poisson,
+        Recorded,
+        ShuffledEpochs,
+    )
+    from antiphon.tables.estimators import (
         PrivateKANClassifier,
         PrivateKANRegressor,
         PrivateLogisticRegression,
@@ -37,21 +46,7 @@ if TYPE_CHECKING:
         PrivateMLPRegressor,
         PrivateReLURegressor,
     )
-    from antiphon.ledger import Ledger
-    from antiphon.plan import Plan
-    from antiphon.relations import Relation
-    from antiphon.sampling import (
-        BallsInBins,
-        CyclicPoisson,
-        FixedSize,
-        FullBatch,
-        OnePass,
-        Poisson,
-        Recorded,
-        ShuffledEpochs,
-    )
     from antiphon.training import Dataset, Options, make_private
-    from antiphon.training.opacus import PrivacyEngine
 
 __all__ = [
     "BallsInBins",
@@ -76,59 +71,47 @@ __all__ = [
     "Relation",
     "ShuffledEpochs",
     "accounting",
+    "audits",
     "calibrate",
+    "certificates",
     "certify",
-    "data",
     "errors",
-    "estimators",
-    "events",
-    "linalg",
     "make_private",
     "mechanisms",
     "models",
     "participation",
-    "randomness",
-    "releases",
-    "sampling",
+    "plans",
+    "tables",
     "training",
 ]
 
-_HOMES = {
-    "Certificate": "certificate",
-    "certify": "certificate",
-    "calibrate": "accounting.calibrate",
-    "Ledger": "ledger",
-    "Plan": "plan",
-    "Dataset": "training",
-    "Options": "training",
-    "PrivacyEngine": "training.opacus",
-    "Relation": "relations",
-    "make_private": "training",
-    **dict.fromkeys(
-        (
-            "PrivateKANClassifier",
-            "PrivateKANRegressor",
-            "PrivateLogisticRegression",
-            "PrivateMLPClassifier",
-            "PrivateMLPRegressor",
-            "PrivateReLURegressor",
-        ),
-        "estimators",
+_DOORS = {
+    "accounting": ("calibrate",),
+    "certificates": ("Certificate", "Ledger", "certify"),
+    "integrations.opacus": ("PrivacyEngine",),
+    "participation": ("Relation",),
+    "plans": (
+        "BallsInBins",
+        "CyclicPoisson",
+        "FixedSize",
+        "FullBatch",
+        "OnePass",
+        "Plan",
+        "Poisson",
+        "Recorded",
+        "ShuffledEpochs",
     ),
-    **dict.fromkeys(
-        (
-            "BallsInBins",
-            "CyclicPoisson",
-            "FixedSize",
-            "FullBatch",
-            "OnePass",
-            "Poisson",
-            "Recorded",
-            "ShuffledEpochs",
-        ),
-        "sampling",
+    "tables.estimators": (
+        "PrivateKANClassifier",
+        "PrivateKANRegressor",
+        "PrivateLogisticRegression",
+        "PrivateMLPClassifier",
+        "PrivateMLPRegressor",
+        "PrivateReLURegressor",
     ),
+    "training": ("Dataset", "Options", "make_private"),
 }
+_HOMES = {name: door for door, names in _DOORS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

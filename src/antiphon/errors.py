@@ -6,7 +6,7 @@
     ├── DataError         a data set that is not where it was sought, or is not what its name says
     ├── LedgerError       a run that the budget forbids, or a record that cannot be trusted
     ├── PlanError         a value that no run can have: it says what was given and what is allowed
-    ├── RunError          a step that is not part of the plan, or a run that cannot go on
+    ├── RunError          a step that is not part of the plan, or a run that cannot continue
     ├── StateError        a noise state that does not belong to the mechanism, tensors or step at hand,
     │                     or a checkpoint that cannot be written, read or trusted
     └── UnsupportedError  a question that has an answer, but none that we can prove
@@ -51,4 +51,4 @@ class StateError(AntiphonError, ValueError):
 
 
 class UnsupportedError(AntiphonError):
-    """No bound is known for what was asked. Nothing is guessed in its place."""
+    """No proved bound is known for this question, so no number is returned."""

@@ -1,4 +1,4 @@
-"""A bar for what takes longer than two seconds, on a terminal or for whoever listens."""
+"""A progress bar for what takes longer than two seconds, on a terminal or for a listener."""
 
 import time
 from collections.abc import Callable, Iterator

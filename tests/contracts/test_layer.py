@@ -9,7 +9,8 @@ from oracles.quick import quick_sum
 from torch import nn
 from torch.nn import functional as F
 
-from antiphon.models import KAN, KANLayer, TableKAN, TwoLayerKAN
+from antiphon.models import KAN, KANLayer, TableKAN
+from antiphon_papers.common.two_layer_kan import TwoLayerKAN
 
 ROWS = 5
 USERS = ["a", "b", "a", "c", "b"]

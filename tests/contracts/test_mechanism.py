@@ -347,7 +347,7 @@ def test_json_keeps_every_digit(name, T=12):
 
 @every
 @pytest.mark.parametrize("again", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
-def test_copies_and_pickles_of_mechanism_and_state_go_on_with_the_same_noise(name, again, T=9):
+def test_copies_and_pickles_of_mechanism_and_state_continue_with_the_same_noise(name, again, T=9):
     mechanism, z = MECHANISMS[name], white(T, 3)
     assert again(mechanism) == mechanism
     state = mechanism.init(z[0], T)

@@ -15,7 +15,6 @@ from typing import Any
 
 import antiphon as ap
 from antiphon.errors import UnsupportedError
-from antiphon.events import GaussianRelease, PureRelease
 from antiphon.mechanisms import (
     BLT,
     FFT,
@@ -31,7 +30,7 @@ from antiphon.mechanisms import (
     Restarted,
     Tree,
 )
-from antiphon.plan import Block
+from antiphon.plans import Block, GaussianRelease, PureRelease
 
 __all__ = ["FILE", "PLANS", "proved"]
 

@@ -1,4 +1,4 @@
-"""A sum and its noise on the public grid, from the text of `antiphon.grid` alone, in exact arithmetic."""
+"""A sum and its noise on the public grid, from the text of `numerics.grid` alone, in exact arithmetic."""
 
 import math
 from fractions import Fraction

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from oracles.small_models import private
 from torch import distributed as dist
 from torch import nn
-from training.small import private
 
 from antiphon.errors import AntiphonError
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
 
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),

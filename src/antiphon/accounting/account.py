@@ -5,13 +5,14 @@ from typing import final
 
 import numpy as np
 
-from antiphon.accounting.profile import AbstractProfile
+from antiphon.accounting.curve import AbstractProfile
 from antiphon.errors import PlanError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism
-from antiphon.plan import Plan
-from antiphon.relations import Relation
+from antiphon.participation import Relation
+from antiphon.plans import Plan
 
 __all__ = [
+    "MOST_NOISE",
     "Account",
     "check_not_apart",
     "diagonal",
@@ -19,6 +20,8 @@ __all__ = [
     "is_independent",
     "supported_amplitude",
 ]
+
+MOST_NOISE = 1e6  # more than any training can bear: where searches for noise end
 
 
 @final

@@ -7,12 +7,12 @@ import numpy as np
 from torch import Tensor
 
 from antiphon.checks import whole
-from antiphon.linalg import Vector, invert
-from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.abstract_mechanism import Buffers
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
 from antiphon.mechanisms.coefficients import first_column
 from antiphon.mechanisms.nu_ftrl import NuFTRL
 from antiphon.mechanisms.streaming import moving_sum
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.numerics import Vector, invert
 
 __all__ = ["Banded"]
 

@@ -7,11 +7,11 @@ import numpy as np
 from torch import Tensor
 
 from antiphon.errors import UnsupportedError
-from antiphon.linalg import Vector, all_pole_energy, invert
-from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.abstract_mechanism import Buffers
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
 from antiphon.mechanisms.coefficients import first_column
 from antiphon.mechanisms.streaming import moving_sum
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.numerics import Vector, all_pole_energy, invert
 
 __all__ = ["BandedInverse"]
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import Series, Vector, invert, reciprocal
-from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.abstract_mechanism import Buffers
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
 from antiphon.mechanisms.coefficients import finite
 from antiphon.mechanisms.streaming import buffered_step
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.numerics import Series, Vector, invert, reciprocal
 
 __all__ = ["BLT"]
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from antiphon.errors import PlanError
-from antiphon.linalg import Matrix
-from antiphon.mechanisms.base import check_dense_steps
+from antiphon.mechanisms.abstract_mechanism import check_dense_steps
+from antiphon.mechanisms.abstract_stored import AbstractStored
 from antiphon.mechanisms.coefficients import LARGEST, SMALLEST
-from antiphon.mechanisms.triangular import AbstractStored
+from antiphon.numerics import Matrix
 
 __all__ = ["Dense"]
 

@@ -6,9 +6,9 @@ from typing import ClassVar, final
 import numpy as np
 from scipy.linalg import circulant, toeplitz
 
-from antiphon.linalg import Matrix, Vector
-from antiphon.mechanisms.base import check_dense_steps
-from antiphon.mechanisms.triangular import AbstractStored, prefix_factor
+from antiphon.mechanisms.abstract_mechanism import check_dense_steps
+from antiphon.mechanisms.abstract_stored import AbstractStored, prefix_factor
+from antiphon.numerics import Matrix, Vector
 
 __all__ = ["FFT"]
 

@@ -5,9 +5,9 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from antiphon.linalg import Matrix, lower_root
-from antiphon.mechanisms.base import check_dense_steps
-from antiphon.mechanisms.triangular import AbstractStored
+from antiphon.mechanisms.abstract_mechanism import check_dense_steps
+from antiphon.mechanisms.abstract_stored import AbstractStored
+from antiphon.numerics import Matrix, lower_root
 
 __all__ = ["FullHonaker", "tree_gram"]
 

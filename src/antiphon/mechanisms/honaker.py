@@ -5,10 +5,10 @@ from typing import ClassVar, final
 
 import numpy as np
 
-from antiphon.linalg import Matrix, Rows
-from antiphon.mechanisms.base import check_dense_steps
+from antiphon.mechanisms.abstract_mechanism import check_dense_steps
+from antiphon.mechanisms.abstract_stored import AbstractStored, prefix_factor
 from antiphon.mechanisms.full_honaker import tree_gram
-from antiphon.mechanisms.triangular import AbstractStored, prefix_factor
+from antiphon.numerics import Matrix, Rows
 
 __all__ = ["Honaker", "prefix_decoder"]
 

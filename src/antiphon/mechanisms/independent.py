@@ -6,9 +6,9 @@ from typing import ClassVar, final
 import numpy as np
 from torch import Tensor
 
-from antiphon.linalg import Vector
-from antiphon.mechanisms.base import Buffers
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.mechanisms.abstract_mechanism import Buffers
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
+from antiphon.numerics import Vector
 
 __all__ = ["Independent"]
 

@@ -7,11 +7,11 @@ import numpy as np
 from torch import Tensor
 
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import Vector
-from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.abstract_mechanism import Buffers
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
 from antiphon.mechanisms.coefficients import number
 from antiphon.mechanisms.streaming import moving_sum
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.numerics import Vector
 
 __all__ = ["LambdaCGD"]
 
@@ -19,7 +19,7 @@ __all__ = ["LambdaCGD"]
 @final
 @dataclass(frozen=True)
 class LambdaCGD(AbstractToeplitz):
-    """DP-λCGD: each step takes back λ times the noise of the step before [KANCorrelated26, Alg. 1].
+    """DP-λCGD: each step cancels λ times the noise of the step before [KANCorrelated26, Alg. 1].
 
     C[i, j] = λ^(i-j). λ = 0 is independent noise, λ = 1 anti-PGD, λ = 1 - ν anti-PGD with damping ν.
 

@@ -11,12 +11,12 @@ from scipy.special import elliprf
 from torch import Tensor
 
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import Vector, fit_inverse_square_root
-from antiphon.mechanisms.base import Buffers, check_steps
+from antiphon.mechanisms.abstract_mechanism import Buffers, check_steps
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
 from antiphon.mechanisms.blt import BLT
 from antiphon.mechanisms.coefficients import number
 from antiphon.mechanisms.streaming import full_history
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.numerics import Vector, fit_inverse_square_root
 
 __all__ = ["NuFTRL"]
 

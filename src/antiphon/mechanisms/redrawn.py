@@ -6,12 +6,12 @@ from typing import overload
 from torch import Tensor
 
 from antiphon.errors import PlanError, UnsupportedError
+from antiphon.mechanisms.abstract_mechanism import AbstractMechanism
 from antiphon.mechanisms.banded_inverse import BandedInverse
-from antiphon.mechanisms.base import AbstractMechanism
 from antiphon.mechanisms.independent import Independent
 from antiphon.mechanisms.lambda_cgd import LambdaCGD
 from antiphon.mechanisms.streaming import moving_sum
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
 
 __all__ = ["redrawn"]
 

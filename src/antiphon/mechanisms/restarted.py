@@ -10,8 +10,7 @@ from torch import Tensor
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import Matrix, Vector
-from antiphon.mechanisms.base import (
+from antiphon.mechanisms.abstract_mechanism import (
     AbstractMechanism,
     Buffers,
     Sensitivity,
@@ -19,6 +18,7 @@ from antiphon.mechanisms.base import (
     gram_sensitivity,
 )
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
+from antiphon.numerics import Matrix, Vector
 from antiphon.participation import AbstractParticipation, FixedEpochs, MinSeparation, Once
 
 __all__ = ["Restarted"]

@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from antiphon.errors import PlanError
+from antiphon.mechanisms.abstract_mechanism import AbstractMechanism
 from antiphon.mechanisms.banded import Banded
 from antiphon.mechanisms.banded_inverse import BandedInverse
-from antiphon.mechanisms.base import AbstractMechanism
 from antiphon.mechanisms.blt import BLT
 from antiphon.mechanisms.dense import Dense
 from antiphon.mechanisms.fft import FFT

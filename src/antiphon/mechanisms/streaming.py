@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.mechanisms.base import Buffers
+from antiphon.mechanisms.abstract_mechanism import Buffers
 
 __all__ = ["buffered_step", "full_history", "moving_sum"]
 

@@ -8,9 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.linalg import Matrix, Vector
-from antiphon.mechanisms.base import Buffers, Sensitivity, check_dense_steps, check_steps
-from antiphon.mechanisms.triangular import AbstractTriangular
+from antiphon.mechanisms.abstract_mechanism import (
+    Buffers,
+    Sensitivity,
+    check_dense_steps,
+    check_steps,
+)
+from antiphon.mechanisms.abstract_stored import AbstractTriangular
+from antiphon.numerics import Matrix, Vector
 
 __all__ = ["Tree"]
 

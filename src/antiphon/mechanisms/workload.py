@@ -7,7 +7,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from antiphon.errors import PlanError
-from antiphon.linalg import Matrix, Rows, Vector
+from antiphon.numerics import Matrix, Rows, Vector
 
 __all__ = ["PREFIX_SUMS", "Workload", "brief"]
 

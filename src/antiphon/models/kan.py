@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
-from antiphon.linalg import UniformSplines
-from antiphon.models.figure import draw, edges, names_of
+from antiphon.models.model_figure import draw, edges, names_of
 from antiphon.models.splines import spline_basis
+from antiphon.numerics import UniformSplines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from antiphon.errors import PlanError
-from antiphon.linalg import UniformSplines, spline_pieces
-from antiphon.models import kernels
+from antiphon.models import spline_kernels as kernels
+from antiphon.numerics import UniformSplines, spline_pieces
 
 __all__ = ["FUNCTIONS", "spline_basis"]
 

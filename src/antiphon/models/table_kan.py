@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
-from antiphon.models.figure import Edges, Levels, draw, edges, names_of
 from antiphon.models.kan import KANLayer
+from antiphon.models.model_figure import Edges, Levels, draw, edges, names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

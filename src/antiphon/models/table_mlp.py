@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
-from antiphon.models.figure import Edges, Levels, draw, names_of
+from antiphon.models.model_figure import Edges, Levels, draw, names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
-from antiphon.models.figure import Levels, draw, names_of
+from antiphon.models.model_figure import Levels, draw, names_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ __all__ = ["TableNeuron"]
 
 
 class TableNeuron(nn.Module):
-    """2 ReLU(w·x + b) - 1: the lower bound of a target scaled to [-1, 1] where the neuron is silent.
+    """2 ReLU(w·x + b) - 1: the lower bound of a target scaled to [-1, 1] where the neuron is inactive.
 
     Inputs, the 1 of the intercept among them, are divided by the root of their number, so that the norm of
     an example's input is at most 1.
@@ -55,8 +55,8 @@ class TableNeuron(nn.Module):
     def reset_parameters(self) -> None:
         """Draws a new start from torch's generator, whose weights have the norm ``spread`` or so.
 
-        The intercept of a random start is ``spread`` itself: a neuron that is silent for all records has no
-        gradient, and would stay so.
+        The intercept of a random start is ``spread`` itself: a neuron that is inactive for all records has
+        no gradient, and would stay so.
         """
         nn.init.normal_(self.weight, std=self.spread / math.sqrt(len(self.is_number)))
         if self.has_intercept:

@@ -1,7 +1,7 @@
 """What may be learned from the data beside training, each with the event that pays for it.
 
 >>> import numpy as np
->>> from antiphon.randomness import Generator
+>>> from antiphon.numerics import Generator
 >>> from antiphon.releases import private_bounds
 >>> X = np.random.default_rng(0).lognormal(size=(10_000, 2)) * [1, 1000]
 >>> low, high, events = private_bounds(X, mu=0.5, generator=Generator.seeded(0))
@@ -11,12 +11,12 @@
 0.5
 """
 
-from antiphon.releases.bounds import ColumnBounds, false_inclusion, private_bounds
-from antiphon.releases.budget import mu_of_share
 from antiphon.releases.histogram import histogram_sensitivity, private_histogram
 from antiphon.releases.mean import Mean, mean_sensitivity, private_mean
+from antiphon.releases.private_bounds import ColumnBounds, false_inclusion, private_bounds
 from antiphon.releases.quantile import private_quantile
 from antiphon.releases.score import Score, private_accuracy
+from antiphon.releases.share import mu_of_share
 from antiphon.releases.threshold import (
     private_threshold,
     public_threshold,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from antiphon.checks import positive
 from antiphon.errors import PlanError
-from antiphon.events import GaussianRelease
-from antiphon.randomness import Generator
-from antiphon.relations import Relation
-from antiphon.releases.noise import noised
+from antiphon.numerics import Generator
+from antiphon.participation import Relation
+from antiphon.plans import GaussianRelease
+from antiphon.releases.release_noise import noised
 
 __all__ = [
     "CELLS",

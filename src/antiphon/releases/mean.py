@@ -10,10 +10,10 @@ from scipy.special import kl_div, ndtri
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
-from antiphon.events import GaussianRelease
-from antiphon.randomness import Generator
-from antiphon.relations import Relation
-from antiphon.releases.noise import noised
+from antiphon.numerics import Generator
+from antiphon.participation import Relation
+from antiphon.plans import GaussianRelease
+from antiphon.releases.release_noise import noised
 
 __all__ = ["Mean", "mean_sensitivity", "private_mean"]
 
@@ -62,9 +62,9 @@ def private_mean(
 
     Guarantee:
         Exactly μ-GDP under ``relation``. What is summed are distances from the middle of the bounds, so a
-        record counts for at most half of their distance: under add-remove, since the divisor stays n
-        whoever is in the table, and under zero-out, where a record without contribution counts as the
-        middle. Under replace-one it may go from one end to the other, twice as far.
+        record counts for at most half of their distance: under add-remove, since the divisor is n for
+        every table, and under zero-out, where a record without contribution counts as the middle. Under
+        replace-one it may go from one end to the other, twice as far.
 
         If ``n`` is the number of records, ``of_sample`` misses the mean of their moved numbers in at most a
         share 1 - confidence of all releases (exactly, but for the cut at the bounds). If they are also

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from antiphon.checks import positive
 from antiphon.errors import PlanError
-from antiphon.events import PureRelease
-from antiphon.randomness import Generator
-from antiphon.relations import Relation
+from antiphon.numerics import Generator
+from antiphon.participation import Relation
+from antiphon.plans import PureRelease
 from antiphon.releases.histogram import EDGES, matrix
-from antiphon.releases.noise import gumbels
+from antiphon.releases.release_noise import gumbels
 
 __all__ = ["private_quantile"]
 

@@ -8,9 +8,9 @@ from scipy.special import betaincinv, ndtri
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
-from antiphon.events import GaussianRelease
-from antiphon.randomness import Generator
-from antiphon.releases.noise import noised
+from antiphon.numerics import Generator
+from antiphon.plans import GaussianRelease
+from antiphon.releases.release_noise import noised
 
 __all__ = ["Score", "private_accuracy"]
 

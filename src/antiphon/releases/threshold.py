@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
-from antiphon.events import GaussianRelease
-from antiphon.randomness import Generator
-from antiphon.releases.noise import noised
+from antiphon.numerics import Generator
+from antiphon.plans import GaussianRelease
+from antiphon.releases.release_noise import noised
 
 __all__ = ["private_threshold", "public_threshold", "threshold_slack", "thresholds"]
 

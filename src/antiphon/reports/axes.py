@@ -79,7 +79,7 @@ def axis_over(
         zero: Whether 0 belongs to it.
         labels: How many values are labelled, about.
         is_log: Whether equal distances are equal factors.
-        is_wide: Whether it goes on to the next labelled values.
+        is_wide: Whether it extends to the next labelled values.
 
     Example:
         >>> axis_over("", [0.53, 0.97], is_wide=True).high

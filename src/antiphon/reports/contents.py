@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from antiphon.certificate import Certificate
-from antiphon.data import Column
+from antiphon.certificates import Certificate
 from antiphon.errors import PlanError
-from antiphon.estimators.base import AbstractPrivateEstimator
-from antiphon.estimators.columns import schema_for
-from antiphon.estimators.targets import Classes, Interval
+from antiphon.reports.declared_score import checked_evaluation
 from antiphon.reports.functions import functions_of
-from antiphon.reports.noise import noise_of
+from antiphon.reports.noise_picture import noise_of
 from antiphon.reports.plain import plain
-from antiphon.reports.promise import is_of_training
+from antiphon.tables.data import Column
+from antiphon.tables.estimators import AbstractPrivateEstimator, Classes, Interval, schema_for
 from antiphon.version import __version__
 
 __all__ = ["FORMAT", "KIND", "describe"]
@@ -26,7 +24,6 @@ __all__ = ["FORMAT", "KIND", "describe"]
 KIND = "antiphon report"
 FORMAT = 1
 
-_MOST_POINTS = 2000  # of a picture of predictions
 # Rates of false alarms at which the trade-off curve is known: dense where it is steep.
 _RATES = (0.0, *np.geomspace(1e-5, 0.01, 31).tolist(), *np.linspace(0.01, 1, 199)[1:].tolist())
 
@@ -80,7 +77,7 @@ def describe(
         "noise": noise_of(certificate),
         "functions": functions_of(estimator, named_target),
         "learning": plain([dict(row) for row in learning]),
-        "evaluation": _evaluation(evaluation, certificate),
+        "evaluation": checked_evaluation(evaluation, certificate),
         "command": command,
     }
 
@@ -149,35 +146,3 @@ def _trade_off(certificate: Certificate) -> list[list[float]]:
     """
     profile = certificate.profile
     return [[rate, profile.true_positive(rate)] for rate in _RATES]
-
-
-def _evaluation(given: Mapping[str, Any] | None, certificate: Certificate) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    if given.get("kind") not in ("public", "paid"):
-        raise PlanError(f"an evaluation's kind is 'public' or 'paid'; got {given.get('kind')!r}.")
-    unknown = sorted(set(given) - {"kind", "rows", "metrics", "interval", "pairs", "cost"})
-    lacking = sorted({"rows", "metrics"} - set(given))
-    if unknown or lacking:
-        raise PlanError(f"an evaluation has unknown parts {unknown} and lacks {lacking}.")
-    pairs = given.get("pairs")
-    if given["kind"] == "paid" and pairs:
-        raise PlanError(
-            "pairs of a paid evaluation come from private records, and only its score is paid for. Leave "
-            "them out, or evaluate on public records."
-        )
-    if given["kind"] == "paid" and not given.get("cost") and not _paid(certificate):
-        raise PlanError(
-            "the score is called paid, but the certificate pays for nothing of the kind. Plan for it (the "
-            "extra releases of a plan), or say with 'cost' how it is paid."
-        )
-    found: dict[str, Any] = plain({"interval": None, "pairs": None, "cost": None, **given})
-    if pairs and len(pairs.get("points", ())) > _MOST_POINTS:
-        places = np.linspace(0, len(pairs["points"]) - 1, _MOST_POINTS).astype(int)
-        found["pairs"]["points"] = [found["pairs"]["points"][place] for place in places]
-    return found
-
-
-def _paid(certificate: Certificate) -> bool:
-    """Whether something beside the training and what it needs is paid for."""
-    return any(not is_of_training(event.what) for event in certificate.plan.extra)

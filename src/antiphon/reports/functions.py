@@ -5,9 +5,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from antiphon.estimators.base import AbstractPrivateEstimator
-from antiphon.models.figure import Edges, Levels
+from antiphon.models import Edges, Levels
 from antiphon.reports.plain import rounded
+from antiphon.tables.estimators import AbstractPrivateEstimator
 
 __all__ = ["Pictured", "functions_of"]
 

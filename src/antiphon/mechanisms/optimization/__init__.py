@@ -8,17 +8,17 @@ from typing import Literal, final, get_args
 import numpy as np
 
 from antiphon.errors import PlanError, UnsupportedError
-from antiphon.linalg import Matrix, gram
-from antiphon.mechanisms.base import AbstractMechanism, ErrorKind, check_steps
+from antiphon.mechanisms.abstract_mechanism import AbstractMechanism, ErrorKind, check_steps
 from antiphon.mechanisms.dense import Dense
-from antiphon.mechanisms.optimization.banded import best_banded
-from antiphon.mechanisms.optimization.blt import best_blt
-from antiphon.mechanisms.optimization.dense import best_dense
+from antiphon.mechanisms.optimization.best_banded import best_banded
+from antiphon.mechanisms.optimization.best_blt import best_blt
+from antiphon.mechanisms.optimization.best_dense import best_dense
+from antiphon.mechanisms.optimization.best_scalar import best_lambda_cgd, best_nu_ftrl
 from antiphon.mechanisms.optimization.dual import Dual, prefix_bound
 from antiphon.mechanisms.optimization.min_separation import best_min_separation
 from antiphon.mechanisms.optimization.objective import SquaredError
-from antiphon.mechanisms.optimization.scalar import best_lambda_cgd, best_nu_ftrl
 from antiphon.mechanisms.workload import PREFIX_SUMS, Workload
+from antiphon.numerics import Matrix, gram
 from antiphon.participation import (
     AbstractParticipation,
     FixedEpochs,

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from antiphon.linalg import Matrix, Series, Vector
-from antiphon.mechanisms.base import ErrorKind
+from antiphon.mechanisms.abstract_mechanism import ErrorKind
+from antiphon.numerics import Matrix, Series, Vector
 
 __all__ = ["Dual", "Point", "prefix_bound"]
 

@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from antiphon.linalg import Matrix, Series, Vector
-from antiphon.mechanisms.base import ErrorKind
+from antiphon.mechanisms.abstract_mechanism import ErrorKind
 from antiphon.mechanisms.dense import Dense
 from antiphon.mechanisms.optimization.objective import quasi_newton
+from antiphon.numerics import Matrix, Series, Vector
 
 __all__ = ["best_min_separation"]
 

@@ -12,10 +12,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.signal import lfilter
 
-from antiphon.linalg import Series, Vector, gram
-from antiphon.mechanisms.base import ErrorKind
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
+from antiphon.mechanisms.abstract_mechanism import ErrorKind
+from antiphon.mechanisms.abstract_toeplitz import AbstractToeplitz
 from antiphon.mechanisms.workload import Workload
+from antiphon.numerics import Series, Vector, gram
 from antiphon.participation import AbstractParticipation
 
 __all__ = [

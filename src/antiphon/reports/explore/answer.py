@@ -11,15 +11,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from antiphon.accounting import noise_by
-from antiphon.accounting.account import is_independent
+from antiphon.accounting import is_independent, noise_by
 from antiphon.errors import AntiphonError, UnsupportedError
 from antiphon.mechanisms import AbstractMechanism, LambdaCGD
-from antiphon.plan import Plan
-from antiphon.relations import Relation
+from antiphon.participation import Relation
+from antiphon.plans import BallsInBins, FixedSize, Plan, Poisson, ShuffledEpochs
 from antiphon.reports.explore.candidates import Candidate, best_lambda, candidate, steps_shown
 from antiphon.reports.explore.question import Question, usual_participation
-from antiphon.sampling import BallsInBins, FixedSize, Poisson, ShuffledEpochs
 
 __all__ = ["ROUTES", "answers", "proved_noise", "routes"]
 

@@ -7,18 +7,10 @@ from typing import Any, final
 import numpy as np
 
 from antiphon.errors import AntiphonError
-from antiphon.mechanisms import (
-    BLT,
-    AbstractMechanism,
-    Banded,
-    Independent,
-    LambdaCGD,
-    optimize,
-)
+from antiphon.mechanisms import BLT, AbstractMechanism, Banded, Independent, LambdaCGD, optimize
 from antiphon.participation import AbstractParticipation, FixedEpochs, MinSeparation, Once
-from antiphon.plan import Plan
+from antiphon.plans import FixedSize, Plan, Poisson
 from antiphon.reports.explore.question import Refused, usual_participation
-from antiphon.sampling import FixedSize, Poisson
 
 __all__ = ["Candidate", "best_lambda", "candidate", "mechanism_of", "steps_shown"]
 

@@ -13,9 +13,9 @@ from multiprocessing.process import BaseProcess
 from typing import Any, final
 
 from antiphon.accounting import calibrate
-from antiphon.certificate import certify
+from antiphon.certificates import certify
 from antiphon.errors import AntiphonError
-from antiphon.plan import Plan
+from antiphon.plans import Plan
 from antiphon.progress import heard_by
 
 __all__ = ["Busy", "Job", "Jobs"]
@@ -133,7 +133,7 @@ class Jobs:
         with self._lock:
             if job.state == "running":
                 vars(job).update({key: told[key] for key in told if key != "state"})
-                job.state = told["state"]  # last: whoever sees it sees the result
+                job.state = told["state"]  # last: a reader of the state finds the result
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _work(theirs: Connection, text: str, epsilon: float, delta: float) -> None:
-    """What the process does. It ends by itself when nobody listens any more."""
+    """What the process does. It ends when no client listens any more."""
 
     def tell(what: str, done: int, total: int) -> None:
         theirs.send({"what": what, "done": int(done), "all": int(total)})

@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from antiphon.accounting.account import supported_amplitude
+from antiphon.accounting import supported_amplitude
 from antiphon.errors import AntiphonError, PlanError
 from antiphon.mechanisms import AbstractMechanism
-from antiphon.participation import AbstractParticipation, FixedEpochs, Once
-from antiphon.plan import Plan
-from antiphon.relations import Relation
-from antiphon.sampling import FixedSize, Poisson
+from antiphon.participation import AbstractParticipation, FixedEpochs, Once, Relation
+from antiphon.plans import FixedSize, Plan, Poisson
 from antiphon.training.run import sampling_of, steps_of
 
 __all__ = ["MOST_STEPS", "SAMPLINGS", "Question", "Refused", "usual_participation"]

@@ -87,7 +87,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Gone(Exception):
-    """Whoever asked does not wait any longer."""
+    """The client has closed the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -159,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        """Wait for the others; then end all if nobody waits for this one any more."""
+        """Wait for the others; then end all if no client waits for this one any more."""
         with self.server.turns:
             readable, _, _ = select.select([self.connection], [], [], 0)
             if readable and not self.connection.recv(1, socket.MSG_PEEK):

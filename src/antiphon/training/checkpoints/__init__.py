@@ -1,4 +1,4 @@
-"""Checkpoints: a run goes on as if it had never stopped, and never adds one noise to two gradients.
+"""Checkpoints: a resumed run gives the same result, and never adds one noise to two gradients.
 
 The one idea: before the noise of a step is added, a digest of the sum that it goes to is written to the
 *journal*. A resumed run draws the same noise again, and a step whose digest differs is refused.

@@ -1,7 +1,7 @@
 """The folder of a run: its checkpoint, its journal and its lock; and the file of what may leave it.
 
     ======================  ===========================================================================
-    checkpoint.safetensors  everything needed to go on: replaced as a whole, verified when read
+    checkpoint.safetensors  everything needed to resume: replaced as a whole, verified when read
     journal                 which gradient each step's noise was added to, written before it is added
     lock                    held by the one process that writes
     ======================  ===========================================================================
@@ -10,7 +10,6 @@ Each file can be read by its owner only, and so can the folder. This module know
 what they mean is up to the run.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from weakref import WeakSet
 from torch import Tensor
 
 from antiphon.errors import StateError
+from antiphon.locking import is_locked, locked
 from antiphon.training.checkpoints import tensor_file
 from antiphon.training.checkpoints.journal import Journal
 
@@ -73,9 +73,9 @@ class Folder:
 
     @classmethod
     def _hold(cls, path: Path, check: Callable[[Path], None]) -> "Folder":
-        """Take the lock, then look at what is there: from now on nobody else changes it."""
+        """Take the lock, then look at what is there: from now on no other process changes it."""
         with _explained(path):
-            lock = _take_lock(path)
+            lock = locked(path / _LOCK, path)
             try:
                 check(path)
                 tensor_file.remove_unfinished(path / _CHECKPOINT)
@@ -124,7 +124,7 @@ class Folder:
         self._journal.sync()
 
     def close(self) -> None:
-        """Let another process go on with the run."""
+        """Let another process resume the run."""
         self._journal.close()
         self._lock.close()  # not unlocked: that would also free it for the process this was forked from
 
@@ -159,31 +159,20 @@ def read_export(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[s
 
 
 def holds_run(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a checkpoint from which a run can go on."""
+    """Whether there is a checkpoint from which a run can be resumed."""
     return (Path(path) / _CHECKPOINT).is_file()
 
 
 def peek(path: str | os.PathLike[str]) -> tuple[dict[str, Any], bool]:
     """The JSON of a run's checkpoint, and whether a process holds the run. Nothing is changed.
 
-    A checkpoint is replaced as a whole, so it can be read while the run goes on. It is verified, or
+    A checkpoint is replaced as a whole, so it can be read while the run continues. It is verified, or
     `StateError` is raised. As secret as the data.
     """
     path = Path(path)
     with _explained(path):
         _, meta = tensor_file.read(path / _CHECKPOINT, kind="checkpoint")
-        return meta, _is_held(path)
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with open(path / _LOCK, "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go at once
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
+        return meta, is_locked(path / _LOCK)
 
 
 def _refuse_other_files(path: Path) -> None:
@@ -206,22 +195,6 @@ def _require_run(path: Path) -> None:
                 f"there is no run to resume in {path}: it has no file {name!r}. Check the path, restore "
                 "the file from a copy, or start a new run with Folder.create."
             )
-
-
-def _take_lock(path: Path) -> IO[bytes]:
-    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    lock = open(descriptor, "r+b", buffering=0)  # noqa: SIM115 (held until `Folder.close`)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise StateError(
-            f"another process is writing this run: {path}. Wait for it to end, or end it."
-        ) from None
-    except BaseException:
-        lock.close()
-        raise
-    return lock
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Checkpoints of a run, and what of it may be shown.
 
-A checkpoint holds all that makes the run go on as if it had never stopped, the key of its noise included:
+A checkpoint holds all that a resumed run needs to give the same result, the key of its noise included:
 it is as secret as the data. What is exported holds weights, plan and certificate only.
 """
 
@@ -14,16 +14,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from antiphon.certificate import Certificate
+from antiphon.certificates import Certificate
 from antiphon.checks import whole
 from antiphon.errors import StateError
-from antiphon.plan import Plan
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
+from antiphon.plans import Plan
 from antiphon.training.checkpoints.folder import Folder, export
 from antiphon.training.checkpoints.packing import pack, unpack
 
 if TYPE_CHECKING:
-    from antiphon.training.run.private_run import Run
+    from antiphon.training.run import Run
 
 __all__ = ["Public", "Saved", "Saving", "States", "export_run"]
 

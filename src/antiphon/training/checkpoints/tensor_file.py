@@ -38,7 +38,7 @@ _FORMAT = "1"
 _MARK = b'"digest":"'  # once in a header: quotes within names and texts are escaped
 _DIGITS = 64
 _SECRET = (
-    "This file holds random keys and past noise: whoever reads it can take the noise off the results. "
+    "This file holds random keys and past noise: with them the noise can be removed from the results. "
     "It is as secret as the data."
 )
 # What safetensors 0.7 both writes and reads; it writes others that it then cannot read.
@@ -191,7 +191,7 @@ def _json(meta: dict[str, Any]) -> str:
 
 
 def _check_keys(value: Any) -> None:
-    """JSON would turn the key 1 into "1" in silence."""
+    """JSON would turn the key 1 into "1" without an error."""
     if isinstance(value, dict):
         if wrong := {type(key).__name__ for key in value if not isinstance(key, str)}:
             raise StateError(f"keys in JSON must be texts; got {', '.join(sorted(wrong))}.")
@@ -245,5 +245,5 @@ def _check_kind(texts: dict[str, str], path: Path, kind: str) -> None:
 def _damaged(path: Path) -> StateError:
     return StateError(
         f"{path} is damaged: it was cut short or changed, or is no safetensors file. Nothing of it is "
-        "used. Restore it from a copy or write it anew; a new run costs a new ε."
+        "used. Restore it from a copy or write it again; a new run costs a new ε."
     )

@@ -21,6 +21,7 @@ Read in this order:
 What is exported here may be used outside; nothing else of this room.
 """
 
+from antiphon.training.gradients.abstract_factor import AbstractFactor
 from antiphon.training.gradients.choice import choose
 from antiphon.training.gradients.clipped_sum import ClippedSum
 from antiphon.training.gradients.clipping import (
@@ -31,28 +32,46 @@ from antiphon.training.gradients.clipping import (
     PerLayer,
     clipping_of,
 )
+from antiphon.training.gradients.context import evaluation
 from antiphon.training.gradients.examples import Examples
-from antiphon.training.gradients.factors import exactly
+from antiphon.training.gradients.factors import Dense, exactly, merged
 from antiphon.training.gradients.global_generators import python_seeds
 from antiphon.training.gradients.own_generators import OwnGenerators
-from antiphon.training.gradients.piece import AbstractPath, Loss, Piece
+from antiphon.training.gradients.piece import AbstractPath, Loss, Piece, as_scalar, device_of, kept
+from antiphon.training.gradients.record_draws import RecordDraws
+from antiphon.training.gradients.state import State
+from antiphon.training.gradients.taps import Caught, TappedGradients, Taps
+from antiphon.training.gradients.together import Together
 from antiphon.training.gradients.units import Units
 
 __all__ = [
     "AbstractClipping",
+    "AbstractFactor",
     "AbstractPath",
     "Adaptive",
     "Automatic",
+    "Caught",
     "ClippedSum",
+    "Dense",
     "Examples",
     "Flat",
     "Loss",
     "OwnGenerators",
     "PerLayer",
     "Piece",
+    "RecordDraws",
+    "State",
+    "TappedGradients",
+    "Taps",
+    "Together",
     "Units",
+    "as_scalar",
     "choose",
     "clipping_of",
+    "device_of",
+    "evaluation",
     "exactly",
+    "kept",
+    "merged",
     "python_seeds",
 ]

@@ -112,7 +112,7 @@ class Adaptive(AbstractClipping):
 
     With a clip norm G_t that depends on earlier releases only, the stream g_t / G_t has clip norm 1, and so
     the noise of step t is noise multiplier × G_t × (C⁻¹z)_t. Each unit also adds ±1/2 to the number of
-    those within G_t; both are noised together and paid for together (`antiphon.plan.Block`).
+    those within G_t; both are noised together and paid for together (`antiphon.plans.Block`).
 
     Attributes:
         quantile: Share of units whose gradients should stay whole.

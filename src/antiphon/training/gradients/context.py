@@ -23,7 +23,7 @@ from torch.utils import checkpoint
 from torch.utils._device import DeviceContext
 
 from antiphon.errors import UnsupportedError
-from antiphon.models.splines import FUNCTIONS
+from antiphon.models import FUNCTIONS
 from antiphon.training.gradients.calls import Guard, own_rule
 from antiphon.training.gradients.record_draws import RecordDraws
 from antiphon.training.gradients.transformers_masks import unread_masks

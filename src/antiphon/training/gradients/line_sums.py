@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.compiled import compiled
+from antiphon.numerics.compiled import compiled
 
 __all__ = ["add_lines", "line_sums"]
 

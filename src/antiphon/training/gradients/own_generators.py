@@ -1,4 +1,4 @@
-"""Generators of random numbers that objects keep for themselves, set anew for every record.
+"""Generators of random numbers that objects hold, set again for every record.
 
 A data set with a generator of its own draws for one row after another. If one record draws more numbers
 than another would, all rows after it are changed. So what a generator gives must depend on key, step and
@@ -83,7 +83,7 @@ class OwnGenerators:
         self.look()
 
     def look(self, *, briefly: bool = False) -> None:
-        """Look for generators anew; with ``briefly`` only where there is little to look at."""
+        """Look for generators again; with ``briefly`` only where there is little to look at."""
         if not briefly or self._has_few:
             self._found, count = _generators(self._roots)
             self._has_few = count <= _FEW

@@ -29,15 +29,15 @@ from antiphon.training.gradients.state_watch import Watch
 __all__ = ["Walk"]
 
 _EXTENSIONS = {
-    "accelerate", "antiphon", "beartype", "einops", "functorch", "huggingface_hub", "jaxtyping", "numba",
-    "numpy", "pandas", "peft", "scipy", "sklearn", "timm", "tokenizers", "torch", "torchaudio",
-    "torchvision", "tqdm", "transformers", "triton",
+    "accelerate", "antiphon", "antiphon_papers", "beartype", "einops", "functorch", "huggingface_hub",
+    "jaxtyping", "numba", "numpy", "pandas", "peft", "scipy", "sklearn", "timm", "tokenizers", "torch",
+    "torchaudio", "torchvision", "tqdm", "transformers", "triton",
 }  # fmt: skip
 _PYTHON = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
 _LEFT_ALONE = (  # threads, compilers, output and caches that say nothing; and the run itself
-    "_abc", "_thread", "antiphon.training", "asyncio", "concurrent", "logging", "multiprocessing",
-    "numba", "threading", "torch._dynamo", "torch._inductor", "torch._ops", "torch.jit", "torch.library",
-    "triton",
+    "_abc", "_thread", "antiphon.integrations", "antiphon.training", "asyncio", "concurrent", "logging",
+    "multiprocessing", "numba", "threading", "torch._dynamo", "torch._inductor", "torch._ops", "torch.jit",
+    "torch.library", "triton",
 )  # fmt: skip
 _HEAP_TYPE = 1 << 9  # the flag of classes that code has made
 _PARTS = {

@@ -109,7 +109,7 @@ class Taps(TorchFunctionMode):
         caught: The calls under output taps.
         leaves: The parameter taps.
         is_opaque: Whether a call was seen that draws random numbers, or hides what it calls.
-        error: An error of torch, if one was raised. Whoever catches it learns of other examples.
+        error: An error of torch, if one was raised. A loss that catches it learns about other examples.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], count: int) -> None:

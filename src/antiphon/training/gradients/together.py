@@ -34,7 +34,7 @@ class Together:
         id and the example alone. Under vmap no operation sees two examples, but for what `evaluation` and
         `antiphon.training.gradients.calls` refuse; draws are made by record; python's state is put back
         after every evaluation; a tensor of the batch that outlives it is refused, and so is a function
-        that goes on after an error of torch, which is raised for all examples at once.
+        that continues after an error of torch, which is raised for all examples at once.
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], state: State, key: bytes) -> None:

@@ -8,14 +8,8 @@ from antiphon.training.neuron.clip_norms import (
     Seen,
     residuals,
 )
-from antiphon.training.neuron.descent import (
-    AVERAGES,
-    DIRECTIONS,
-    Descent,
-    descend,
-    random_start,
-)
-from antiphon.training.neuron.rows import NoiseRows
+from antiphon.training.neuron.descent import AVERAGES, DIRECTIONS, Descent, descend, random_start
+from antiphon.training.neuron.noise_rows import NoiseRows
 
 __all__ = [
     "AVERAGES",

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from antiphon.checks import positive, whole
 from antiphon.errors import PlanError
-from antiphon.plan import Plan
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
+from antiphon.plans import Plan, random_subset
 from antiphon.releases import private_threshold, public_threshold
-from antiphon.sampling import random_subset
 
 __all__ = [
     "AbstractClipNorms",
@@ -136,7 +135,7 @@ class PublicThreshold(AbstractClipNorms):
 class BlockThreshold(AbstractClipNorms):
     """A factor times DP-Threshold on ``size`` records of a batch, whose directions do not count.
 
-    Who votes is drawn anew for each batch: by row numbers, a table that is sorted by a value would let the
+    Who votes is drawn again for each batch: by row numbers, a table that is sorted by a value would let the
     values of a record decide, and the thresholds would be those of the smallest.
 
     Attributes:
@@ -150,7 +149,7 @@ class BlockThreshold(AbstractClipNorms):
     Guarantee:
         Each threshold is ``mu``-GDP under every relation. A record votes in one step or is clipped in one,
         never both, if batches are disjoint: so a pass costs the larger of ``mu`` and the plan's own μ
-        [ReLURegression25, Thm. 3]. `antiphon.plan.Plan.apart` is where a plan says so.
+        [ReLURegression25, Thm. 3]. `antiphon.plans.Plan.apart` is where a plan says so.
     """
 
     size: int

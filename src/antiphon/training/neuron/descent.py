@@ -21,17 +21,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from antiphon.accounting.account import effective_noise
+from antiphon.accounting import effective_noise
 from antiphon.checks import positive
 from antiphon.errors import PlanError
-from antiphon.grid import spacing
-from antiphon.plan import Plan
+from antiphon.numerics import Generator, spacing
+from antiphon.plans import Draws, Plan
 from antiphon.progress import bar
-from antiphon.randomness import Generator
-from antiphon.sampling import Draws
 from antiphon.training.neuron.clip_norms import AbstractClipNorms, Constant, Seen
-from antiphon.training.neuron.kernel import run_steps
-from antiphon.training.neuron.rows import NoiseRows
+from antiphon.training.neuron.neuron_kernel import run_steps
+from antiphon.training.neuron.noise_rows import NoiseRows
 
 __all__ = ["AVERAGES", "DIRECTIONS", "Descent", "descend", "random_start"]
 
@@ -81,14 +79,14 @@ def descend(
 
     Guarantee:
         Step t adds noise_multiplier × s_t × (C⁻¹z)_t to the sum of directions of its batch, each clipped to
-        norm s_t, rounds once onto the public grid of `antiphon.grid`, and divides by
+        norm s_t, rounds once onto the public grid of `antiphon.numerics.grid`, and divides by
         ``plan.expected_batch``: what the plan's certificate is about, for batches drawn by
-        `antiphon.sampling.Draws`. Directions that are not finite count as zero. All iterates are covered,
+        `antiphon.plans.Draws`. Directions that are not finite count as zero. All iterates are covered,
         hence their mean, and what a callback makes of them.
 
     Example:
         >>> from antiphon.mechanisms import Independent
-        >>> from antiphon.sampling import FullBatch
+        >>> from antiphon.plans import FullBatch
         >>> X = np.random.default_rng(0).normal(size=(5_000, 2))
         >>> plan = Plan(n=5_000, sampling=FullBatch(), steps=20, mechanism=Independent(), clip_norm=2.0,
         ...             relation="replace-one", noise_multiplier=60.0)
@@ -225,7 +223,7 @@ class Descent:
         self.step += count
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """What must be kept to go on: tensors by name, and JSON. As secret as the data."""
+        """What must be kept to resume: tensors by name, and JSON. As secret as the data."""
         tensors = {f"noise {name}": buffer for name, buffer in self._noise.state().items()}
         tensors["weights"] = torch.from_numpy(self.weights)
         tensors["total"] = torch.from_numpy(self._total.copy())
@@ -252,7 +250,7 @@ class Descent:
         return start
 
     def _clip_norm(self, rows: NDArray[np.int64]) -> tuple[float, NDArray[np.int64]]:
-        """The clip norm of the coming steps, found anew where the rule says so, and the rows that count."""
+        """The clip norm of the coming steps, computed again if the rule says so, and the rows used."""
         rule = self._rule
         if self.found and (not rule.every or self.step % rule.every):
             return self.found[max(self.found)], rows

@@ -9,27 +9,23 @@ Read in this order:
    (everything is tried, then paid for, then handed out).
 2. `private_run`: the loop. `batches` draws and reads, `private_sum` clips, adds noise and releases, with
    `noise`.
-3. `dataset`, `in_memory`, `reading`, `stacking`, `padding`, `rows`: rows are read one by one; `bounds`.
+3. `dataset`, `in_memory`, `reading`, `stacking`, `padding`, `unit_rows`: rows are read one by one;
+   `block_bounds`.
 4. `options`, `refusals`, `team` (several processes), `display`.
 """
 
+from antiphon.plans import sampling_of, steps_of
 from antiphon.training.run.dataset import Dataset, as_dataset
 from antiphon.training.run.noise import Noise, unit_of
 from antiphon.training.run.opening import open_run
 from antiphon.training.run.options import Options
 from antiphon.training.run.private_run import Run
 from antiphon.training.run.private_sum import VOTE, VOTES
-from antiphon.training.run.recipe import (
-    check_length,
-    check_size,
-    make_recipe,
-    mechanism_of,
-    sampling_of,
-    steps_of,
-)
-from antiphon.training.run.refusals import check_loader
-from antiphon.training.run.rows import Rows
+from antiphon.training.run.recipe import Recipe, check_size, make_recipe
+from antiphon.training.run.refusals import check_loader, check_model, trained
+from antiphon.training.run.stacking import stacked
 from antiphon.training.run.start import make_private, recipe_of
+from antiphon.training.run.unit_rows import Rows
 
 __all__ = [
     "VOTE",
@@ -37,18 +33,20 @@ __all__ = [
     "Dataset",
     "Noise",
     "Options",
+    "Recipe",
     "Rows",
     "Run",
     "as_dataset",
-    "check_length",
     "check_loader",
+    "check_model",
     "check_size",
     "make_private",
     "make_recipe",
-    "mechanism_of",
     "open_run",
     "recipe_of",
     "sampling_of",
+    "stacked",
     "steps_of",
+    "trained",
     "unit_of",
 ]

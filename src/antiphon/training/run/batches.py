@@ -10,11 +10,11 @@ from torch import Tensor
 
 from antiphon.checks import whole
 from antiphon.errors import PlanError
-from antiphon.sampling import Draws
+from antiphon.plans import Draws
 from antiphon.training.gradients import Examples, Units
 from antiphon.training.run.dataset import Dataset
 from antiphon.training.run.reading import Reader, check_loading, read_ahead
-from antiphon.training.run.rows import Rows
+from antiphon.training.run.unit_rows import Rows
 
 __all__ = ["Batches", "Part"]
 
@@ -26,7 +26,7 @@ class Part:
 
     Attributes:
         step: The private step to which they belong.
-        rows: Row numbers of the data set; empty if nobody was drawn.
+        rows: Row numbers of the data set; empty if no unit was drawn.
         units: Whose rows they are, if users are protected.
         is_last: Whether the batch is complete with them.
     """
@@ -93,7 +93,7 @@ class Batches:
     def load(self, first: int, last: int) -> Iterator[tuple[Part, Examples | None]]:
         """The parts of the steps from ``first`` to before ``last`` with their examples.
 
-        None stands where nobody was drawn: then no row is read.
+        None where no unit was drawn: then no row is read.
         """
         parts: Iterator[Part] = (part for step in range(first, last) for part in self.parts(step))
         if not self._loading:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from antiphon.errors import StateError
 from antiphon.mechanisms import AbstractMechanism, NoiseState
-from antiphon.randomness import Generator
+from antiphon.numerics import Generator
 from antiphon.training.run.ahead import Ahead
 
 __all__ = ["Noise", "unit_of"]
@@ -149,7 +149,7 @@ def _row(
 
 def _compile() -> None:
     """Compile what a draw may need, in the calling thread."""
-    from antiphon.normals import fill_normals, fill_tails  # they load a compiler
+    from antiphon.numerics.normals import fill_normals, fill_tails  # they load a compiler
 
     fill_normals()
     fill_tails()

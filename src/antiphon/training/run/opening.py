@@ -8,13 +8,11 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from antiphon.certificate import SEEDED, Certificate
+from antiphon.certificates import SEEDED, Certificate, Ledger
 from antiphon.errors import PlanError, StateError, UnsupportedError
-from antiphon.ledger import Ledger
-from antiphon.plan import Plan
-from antiphon.randomness import Generator
-from antiphon.relations import Relation
-from antiphon.sampling import Draws, OnePass, Recorded
+from antiphon.numerics import Generator
+from antiphon.participation import Relation
+from antiphon.plans import Draws, OnePass, Plan, Recorded
 from antiphon.training.checkpoints import Folder, Public, Saved, Saving, States
 from antiphon.training.gradients import AbstractPath, ClippedSum, Loss, choose
 from antiphon.training.run.batches import Batches
@@ -25,8 +23,8 @@ from antiphon.training.run.private_run import Run
 from antiphon.training.run.private_sum import PrivateSum
 from antiphon.training.run.recipe import Recipe, check_size
 from antiphon.training.run.refusals import check_loss, check_model, check_optimizer, trained
-from antiphon.training.run.rows import Rows
 from antiphon.training.run.team import Team
+from antiphon.training.run.unit_rows import Rows
 
 __all__ = ["open_run"]
 

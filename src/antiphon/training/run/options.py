@@ -8,7 +8,7 @@ from typing import Any, final
 from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.training.gradients import AbstractClipping, Examples, clipping_of
-from antiphon.training.run.bounds import Bounds
+from antiphon.training.run.block_bounds import Bounds
 
 __all__ = ["Callback", "Options"]
 

@@ -10,12 +10,11 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from antiphon.certificate import Certificate, certify
+from antiphon.certificates import Certificate, certify
 from antiphon.checks import whole
 from antiphon.errors import RunError, UnsupportedError
-from antiphon.mechanisms import Honaker, Tree
-from antiphon.mechanisms.toeplitz import AbstractToeplitz
-from antiphon.plan import Plan
+from antiphon.mechanisms import AbstractToeplitz, Honaker, Tree
+from antiphon.plans import Plan
 from antiphon.training.checkpoints import Saving, export_run
 from antiphon.training.gradients import AbstractPath, Examples, Piece
 from antiphon.training.run.batches import Batches, Part
@@ -45,7 +44,7 @@ class Run:
     """Private training of one model, made by `make_private`.
 
     Iterating it takes its steps and gives the number of steps taken after each; `train` takes all of them.
-    Nothing else may train the model until the run is closed. Stopping early is free and earns nothing: the
+    Nothing else may train the model until the run is closed. Stopping early does not lower ε: the
     certificate is that of the whole plan.
 
     Attributes:
@@ -129,7 +128,7 @@ class Run:
         return self.take()
 
     def train(self, steps: int | None = None, *, show: bool = True) -> "Run":
-        """Take the steps; as `take`, whose numbers nobody needs. Returns the run."""
+        """Take the steps, as `take` without its numbers. Returns the run."""
         for _ in self.take(steps, show=show):
             pass
         return self
@@ -141,7 +140,7 @@ class Run:
             steps: At most so many; unless given, all that are left.
             show: Whether to draw a bar if there is a terminal.
 
-        A batch to which nobody was drawn takes its step, too. A checkpoint that is due is written when the
+        An empty batch takes its step, too. A checkpoint that is due is written when the
         next step is asked for, so that it has what the loop does after a step, such as a scheduler's.
         """
         if self.path is None:
@@ -305,7 +304,7 @@ class Run:
         """No copies and no pickles: two runs with one key would add the same noise to two gradients."""
         raise RunError(
             "a run cannot be copied or pickled: a copy would use its noise again, and a pickle hold its "
-            "key. Copy the model; to go on elsewhere, use a checkpoint and resume=True."
+            "key. Copy the model; to continue elsewhere, use a checkpoint and resume=True."
         )
 
     def __enter__(self) -> "Run":
@@ -354,8 +353,8 @@ class Run:
         if self._phase is _Phase.RELEASING:
             raise RunError(
                 "an earlier step was interrupted after its noise was drawn, so it is not known whether its "
-                "update was made. Close this run and go on from its checkpoint with resume=True; without "
-                "one, start a new run, which costs a new ε."
+                "update was made. Close this run and resume it from its checkpoint with resume=True; "
+                "without one, start a new run, which costs a new ε."
             )
 
     def _before_batch(self, loop: int) -> None:
@@ -363,7 +362,7 @@ class Run:
         self._check_can_go_on()
         if loop != self._loops:
             raise RunError(
-                "another loop has begun since this one, and goes on with the steps. Use one loop at a time."
+                "another loop has begun since this one, and takes the steps. Use one loop at a time."
             )
         if self._phase is _Phase.ADDING:
             raise RunError(

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import PlanError, StateError
-from antiphon.grid import add_noise
-from antiphon.plan import Block, Plan
+from antiphon.numerics import add_noise
+from antiphon.plans import Block, Plan
 from antiphon.training.gradients import (
     AbstractClipping,
     Adaptive,
@@ -78,7 +78,7 @@ class PrivateSum:
         """Add the noise of ``step`` and make the result the parameters' gradients: it may be seen then.
 
         Guarantee:
-            Each number is a function of a point of the public grid of `antiphon.grid`: the sum over all
+            Each number is a function of a point of the public grid of `antiphon.numerics`: the sum over all
             processes and its noise are added in float64 and rounded once.
         """
         if self.noise is not None and self.noise.step != step:

@@ -6,36 +6,25 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 from antiphon.accounting import calibrate
-from antiphon.certificate import Certificate, certify
-from antiphon.checks import positive, whole
+from antiphon.certificates import Certificate, certify
+from antiphon.checks import positive
 from antiphon.errors import PlanError
-from antiphon.events import Event
-from antiphon.mechanisms import AbstractMechanism, Independent, NuFTRL, optimize
-from antiphon.plan import Block, Plan
-from antiphon.relations import Relation
-from antiphon.sampling import (
+from antiphon.mechanisms import AbstractMechanism
+from antiphon.plans import (
     AbstractSampling,
-    BallsInBins,
-    FixedSize,
-    FullBatch,
-    OnePass,
-    Poisson,
-    ShuffledEpochs,
+    Block,
+    Event,
+    Plan,
+    delta_of,
+    mechanism_of,
+    relation_of,
+    sampling_of,
+    steps_of,
 )
 from antiphon.training.gradients import AbstractClipping, Adaptive
 from antiphon.training.run.private_sum import VOTE, VOTES
 
-__all__ = [
-    "Recipe",
-    "check_length",
-    "check_size",
-    "make_recipe",
-    "mechanism_of",
-    "sampling_of",
-    "steps_of",
-]
-
-_INDEPENDENT = "independent"
+__all__ = ["Recipe", "check_size", "make_recipe"]
 
 
 @final
@@ -93,7 +82,7 @@ class Recipe:
             if asked != kept:
                 raise PlanError(
                     f"the checkpoint is of a run with {name} = {kept}, but {name} = {asked} was asked for. "
-                    "A run goes on as it was planned; another plan is a new run, in another folder."
+                    "A run is resumed as it was planned; another plan needs a new run, in another folder."
                 )
 
 
@@ -108,43 +97,6 @@ def _with_votes(plan: Plan, clipping: Adaptive) -> Plan:
     return replace(plan, blocks=(gradient, votes))
 
 
-def sampling_of(kind: str | AbstractSampling, n: int, batch_size: int | None) -> AbstractSampling:
-    """The sampling of this name for batches of about ``batch_size`` out of n units."""
-    if isinstance(kind, AbstractSampling):
-        return kind
-    if kind == "full-batch":
-        return FullBatch()
-    if batch_size is None:
-        raise PlanError(f"sampling={kind!r} needs batch_size.")
-    size = whole("batch_size", batch_size)
-    if size > n:
-        raise PlanError(f"batch_size={size} is larger than the {n} units of the data.")
-    match kind:
-        case "poisson":
-            return Poisson(size / n)
-        case "fixed-size":
-            return FixedSize(size)
-        case "shuffled":
-            return ShuffledEpochs(size)
-        case "balls-in-bins":
-            return BallsInBins(-(-n // size))
-        case "one-pass":
-            return OnePass(size)
-    raise PlanError(
-        "sampling is 'poisson', 'fixed-size', 'shuffled', 'balls-in-bins', 'one-pass', 'full-batch', or "
-        f"one of antiphon.sampling (such as CyclicPoisson); got {kind!r}."
-    )
-
-
-def check_length(epochs: float | None, steps: int | None) -> None:
-    """Raise unless exactly one of the two says how long the run is."""
-    if (epochs is None) == (steps is None):
-        raise PlanError(
-            "private training must know its length in advance, because the noise depends on it: give "
-            f"either epochs or steps; got epochs={epochs} and steps={steps}."
-        )
-
-
 def check_size(plan: Plan, count: int) -> None:
     """Batches that are given by row need as many units as the plan has."""
     if not plan.sampling.own_coin and plan.n != count:
@@ -152,14 +104,6 @@ def check_size(plan: Plan, count: int) -> None:
             f"the plan is for {plan.n} units and the data has {count}; {plan.sampling} gives batches by "
             "row, so they must be equal."
         )
-
-
-def steps_of(epochs: float | None, steps: int | None, n: int, batch: float) -> int:
-    """The number of steps, from epochs if those are given."""
-    check_length(epochs, steps)
-    if steps is not None:
-        return whole("steps", steps)
-    return max(1, round(positive("epochs", epochs) * n / batch))
 
 
 def make_recipe(
@@ -188,15 +132,13 @@ def make_recipe(
         )
     drawn = sampling_of(sampling, n, batch_size)
     length = steps_of(epochs, steps, n, drawn.expected_batch(n))
-    if relation is None:
-        relation = Relation.ADD_REMOVE if drawn.own_coin else Relation.ZERO_OUT
     plan = Plan(
         n=n,
         sampling=drawn,
         steps=length,
         clip_norm=clip_norm,
         mechanism="auto",
-        relation=relation,
+        relation=relation_of(relation, drawn),
         unit=unit,
         extra=tuple(extra),
     )
@@ -207,19 +149,4 @@ def make_recipe(
                 'mechanism="auto" compares mechanisms at one ε: give epsilon, or name the mechanism.'
             )
         plan = plan.with_noise(positive("noise_multiplier", noise_multiplier))
-    return Recipe(plan, epsilon, n**-1.1 if delta is None else delta, clipping, tight)
-
-
-def mechanism_of(mechanism: Any, plan: Plan) -> AbstractMechanism | str:
-    """The mechanism that is named, "auto" included; a family is optimised for the plan.
-
-    Of "nu-ftrl" it is the BLT fitted to the best ν: ν-FTRL itself would keep all its past noise.
-    """
-    if mechanism == _INDEPENDENT:
-        return Independent()
-    if isinstance(mechanism, str) and mechanism != "auto":
-        best = optimize(mechanism, plan.steps, plan.participation).mechanism
-        return best.buffered(plan.steps) if isinstance(best, NuFTRL) else best
-    if not isinstance(mechanism, str | AbstractMechanism):
-        raise PlanError(f"mechanism is a mechanism or its name; got {mechanism!r}.")
-    return mechanism
+    return Recipe(plan, epsilon, delta_of(delta, n), clipping, tight)

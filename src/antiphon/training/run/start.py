@@ -6,13 +6,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from antiphon.certificate import Certificate
+from antiphon.certificates import Certificate, Ledger
 from antiphon.checks import positive
 from antiphon.errors import PlanError
-from antiphon.ledger import Ledger
 from antiphon.mechanisms import AbstractMechanism
-from antiphon.plan import Plan
-from antiphon.sampling import AbstractSampling
+from antiphon.plans import AbstractSampling, Plan
 from antiphon.training.gradients import AbstractClipping, Loss
 from antiphon.training.run.dataset import as_dataset
 from antiphon.training.run.opening import open_run
@@ -57,12 +55,12 @@ def make_private(
         batch_size: Expected number of units in a batch.
         clip_norm: Bound on the norm of one unit's gradient. With adaptive clipping, its first value.
         mechanism: A mechanism; "auto" for the one with the smallest certified noise × error;
-            "independent" for DP-SGD; or a family for `antiphon.mechanisms.optimize` ("blt", "banded",
-            "lambda-cgd", "nu-ftrl", "dense").
-        sampling: "poisson", "fixed-size", "shuffled" (one order, kept), "balls-in-bins", "one-pass",
-            "full-batch", or a sampling.
+            "independent" for DP-SGD; or another name of `antiphon.plans.named_mechanisms`: a family at
+            its best ("blt", "banded", "lambda-cgd", "nu-ftrl", "dense"), "tree", "honaker", …
+        sampling: "poisson", "fixed-size", "shuffled" (one order, kept), "reshuffled", "balls-in-bins",
+            "one-pass", "full-batch", or a sampling.
         relation: How neighbours differ; unless given, add-remove, and zero-out where batches are given by
-            row (fixed-size, shuffled, one-pass).
+            row (fixed-size, shuffled, reshuffled, one-pass).
         seed: Makes noise and batches reproducible, which the certificate says: not for release.
         plan: A plan in place of all that a plan holds: with its noise, or without and beside ``epsilon``.
             Or the certificate of one, which is then not proved again.

@@ -1,8 +1,8 @@
 """The processes of a run: alone, or those of a ``torch.distributed`` group.
 
 A batch is drawn once, by a key that all share, and divided among them. The first process adds up their
-clipped sums and adds the noise, whose key nobody else holds; it rounds once and tells all the result. What
-one process refuses, all refuse: nobody is left waiting for another.
+clipped sums and adds the noise, whose key no other process holds; it rounds once and sends the result to
+all. What one process refuses, all refuse: no process is left waiting for another.
 """
 
 from collections.abc import Callable, Iterator, Mapping

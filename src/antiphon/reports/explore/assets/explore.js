@@ -511,7 +511,7 @@ function snippets(chosen) {
     '    run.step(loss_fn(model(x), y))  # one loss per example: reduction="none"',
   ].join("\n");
   const option = asked.relation ? ` --relation ${asked.relation}` : "";
-  $("shell").textContent = `antiphon plan --n ${asked.n} --batch ${asked.batch} --epochs ${asked.epochs} --epsilon ${asked.epsilon}`
+  $("shell").textContent = `antiphon plan --n ${asked.n} --batch-size ${asked.batch} --epochs ${asked.epochs} --epsilon ${asked.epsilon}`
     + ` --delta ${asked.delta} --sampling ${asked.sampling}${option}`;
 }
 

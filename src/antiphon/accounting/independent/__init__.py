@@ -1,0 +1,3 @@
+"""Accountants for noise that is independent between steps: Gaussian, PLD, RDP, shuffling."""
+
+__all__: list[str] = []

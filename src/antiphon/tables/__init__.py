@@ -1,0 +1,3 @@
+"""Private learning from tables: `data` reads and describes them, `estimators` learn from them."""
+
+__all__: list[str] = []

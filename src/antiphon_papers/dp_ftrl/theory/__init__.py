@@ -1,0 +1,3 @@
+"""Bounds of the paper on correlated noise in linear regression and beyond."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Figures and tables of the paper on private SGD with correlated noise on KANs."""
+
+__all__: list[str] = []

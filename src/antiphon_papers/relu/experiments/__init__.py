@@ -1,0 +1,3 @@
+"""Figures and tables of the paper on private ReLU regression."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""Bounds of the paper on private ReLU regression."""
+
+__all__: list[str] = []
