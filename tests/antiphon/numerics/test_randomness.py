@@ -120,11 +120,14 @@ def test_small_words_get_the_bits_at_their_own_address(monkeypatch):
 
 def test_no_two_draws_share_a_block_of_key_stream(monkeypatch):
     ranges = []
-    monkeypatch.setattr(
-        Generator,
-        "_write_key_stream",
-        lambda self, counter, out: ranges.append((counter, counter + len(out) // 16)),
-    )
+
+    def noted(self, counter, out):
+        ranges.append((counter, counter + len(out) // 16))
+        words = np.frombuffer(out, np.uint64, count=len(out) // 8)
+        words[:] = 2**63
+        words[::1000] = 0  # words so small that they are followed by a block of the tails
+
+    monkeypatch.setattr(Generator, "_write_key_stream", noted)
     generator = Generator.seeded(0)
     like = [torch.empty(n, dtype=t) for n in (1, 700_000) for t in (torch.float32, torch.float64)]
     for step in (0, 1, 2**40 - 1):
