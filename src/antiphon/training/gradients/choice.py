@@ -72,7 +72,15 @@ def choose(
     """
     state = State(model, loss, data=data)
     alone = Alone(model, loss, parameters, key, state)
-    found = [alone.gradients(0, int(ids[i]), examples, i) for i in range(len(ids))]
+    try:
+        found = [alone.gradients(0, int(ids[i]), examples, i) for i in range(len(ids))]
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise UnsupportedError(
+            "the loss normalises over the examples of a batch, of which it is given one: "
+            f"{_first_line(error)}. Use group or layer normalisation, or statistics that are fixed."
+        ) from error
     batched = Batched(model, loss, parameters, key, state)
     try:
         _, factors = batched.evaluate(0, ids, examples)

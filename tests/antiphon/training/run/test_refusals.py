@@ -238,3 +238,13 @@ def test_what_is_no_module_and_what_is_compiled_is_refused_by_name():
         check_model(loss_of)
     with pytest.raises(UnsupportedError, match=r"the loss is compiled by torch\.compile"):
         private(loss=torch.compile(loss_of))
+
+
+def test_a_statistic_of_the_batch_that_one_example_does_not_have_is_refused():
+    def loss(model, x, y):
+        return nn.functional.cross_entropy(
+            nn.functional.batch_norm(model(x), None, None, training=True), y
+        )
+
+    with pytest.raises(UnsupportedError, match="normalises over the examples of a batch"):
+        private(loss=loss)
