@@ -7,6 +7,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
 from scipy.stats import norm
+from threadpoolctl import threadpool_limits
 
 from antiphon.accounting import calibrate, most_steps
 from antiphon.accounting.account import is_independent
@@ -350,3 +351,12 @@ def test_a_curve_that_is_no_number_proves_nothing():
     profile = NumericalProfile(lambda epsilon: math.nan)
     assert profile.delta(1.0) == 1.0
     assert profile.epsilon(1e-5) == math.inf
+
+
+def test_the_number_of_threads_changes_no_digit():
+    found = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            profile = pld.account(plan(Poisson(0.125), 8, noise=4.0)).profile
+            found.append((profile.delta(0.2), profile.epsilon(1e-3)))
+    assert found[0] == found[1]
