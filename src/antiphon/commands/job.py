@@ -11,8 +11,8 @@ from antiphon import reports
 from antiphon.certificates import Ledger
 from antiphon.commands import scoring
 from antiphon.commands.run_folder import RunFolder
-from antiphon.commands.train_request import Asked, estimator_name
-from antiphon.commands.training_data import Material, collect
+from antiphon.commands.train_request import TrainRequest, estimator_name
+from antiphon.commands.training_data import TrainingData, collect
 from antiphon.errors import AntiphonError, DataError, PlanError
 from antiphon.plans import GaussianRelease, delta_of
 from antiphon.releases import mu_of_share
@@ -41,11 +41,11 @@ class Result(NamedTuple):
     report: dict[str, Any]
 
 
-def train(asked: Asked | None, out: Path, tell: Callable[[str], None]) -> Result:
-    """Train as asked, in a new folder; or resume the run that is there.
+def train(request: TrainRequest | None, out: Path, tell: Callable[[str], None]) -> Result:
+    """Train as request, in a new folder; or resume the run that is there.
 
     Args:
-        asked: None resumes the run in ``out``.
+        request: None resumes the run in ``out``.
         out: The folder.
         tell: Is given remarks for the user.
 
@@ -53,16 +53,16 @@ def train(asked: Asked | None, out: Path, tell: Callable[[str], None]) -> Result
         What is in the folder when this returns may be shown: weights, certificate, page. What was secret is
         removed. If it fails before anything was released, the folder is as it was.
     """
-    if asked is None:
+    if request is None:
         folder = RunFolder.open(out)
     else:
-        material = collect(asked)  # errors leave no folder behind
-        folder = RunFolder.create(out, asked, material.digest)
+        data = collect(request)  # errors leave no folder behind
+        folder = RunFolder.create(out, request, data.digest)
     try:
-        if asked is None:
-            material = collect(folder.asked)
-            folder.check(material.digest)
-        result = _Job(folder, material, tell).run()
+        if request is None:
+            data = collect(folder.request)
+            folder.check(data.digest)
+        result = _Job(folder, data, tell).run()
     except BaseException:
         if folder.has_begun or folder.is_resumed:
             folder.close()
@@ -76,17 +76,17 @@ def train(asked: Asked | None, out: Path, tell: Callable[[str], None]) -> Result
 class _Job:
     """The steps of one training."""
 
-    def __init__(self, folder: RunFolder, material: Material, tell: Callable[[str], None]) -> None:
-        self.folder, self.asked, self.material = folder, folder.asked, material
-        for note in material.notes:
+    def __init__(self, folder: RunFolder, data: TrainingData, tell: Callable[[str], None]) -> None:
+        self.folder, self.request, self.data = folder, folder.request, data
+        for note in data.notes:
             tell(note)
 
     def run(self) -> Result:
         """Everything, in an order in which each step can be repeated after a crash."""
-        m, generator = self.material, self.folder.generator
-        kept = _coins(m, self.asked.evaluate, generator.spawn("held out"))
+        m, generator = self.data, self.folder.generator
+        kept = _coins(m, self.request.evaluate, generator.spawn("held out"))
         units = len(np.unique(m.units[kept]))
-        delta = delta_of(self.asked.delta, units)
+        delta = delta_of(self.request.delta, units)
         estimator, event = self._estimator(delta), self._event(delta)
         self._fit(estimator, kept, (*m.released, *(() if event is None else (event,))))
         # First what took the longest: it is not lost if anything below fails.
@@ -106,33 +106,33 @@ class _Job:
         return self._written(estimator, evaluation)
 
     def _estimator(self, delta: float) -> Any:
-        m, asked = self.material, self.asked
-        name = estimator_name(asked.model, m.task)
+        m, request = self.data, self.request
+        name = estimator_name(request.model, m.task)
         options: dict[str, Any] = {
-            "epsilon": asked.epsilon,
+            "epsilon": request.epsilon,
             "delta": delta,
             "bounds": m.schema,
-            "mechanism": asked.mechanism,
-            "random_state": asked.seed,
+            "mechanism": request.mechanism,
+            "random_state": request.seed,
         }
         if m.task == "classification":
             options["classes"] = m.classes
         else:
             options["target_bounds"] = m.target_bounds
-        given = {"steps": asked.steps, "batch_size": asked.batch_size}
+        given = {"steps": request.steps, "batch_size": request.batch_size}
         options |= {key: value for key, value in given.items() if value is not None}
         return getattr(estimators, name)(**options)
 
     def _event(self, delta: float) -> GaussianRelease | None:
-        if self.asked.evaluate is None:
+        if self.request.evaluate is None:
             return None
-        mu = mu_of_share(float(self.asked.epsilon or 0), delta, _SCORE_SHARE)
-        unit = "record" if self.asked.user is None else "user"
-        return GaussianRelease(mu, scoring.WHAT[self.material.task].format(unit=unit))
+        mu = mu_of_share(float(self.request.epsilon or 0), delta, _SCORE_SHARE)
+        unit = "record" if self.request.user is None else "user"
+        return GaussianRelease(mu, scoring.WHAT[self.data.task].format(unit=unit))
 
     def _fit(self, estimator: Any, kept: NDArray[np.bool_], extra: tuple[Any, ...]) -> None:
-        m, asked = self.material, self.asked
-        ledger = None if asked.ledger is None else Ledger(Path(asked.ledger))
+        m, request = self.data, self.request
+        ledger = None if request.ledger is None else Ledger(Path(request.ledger))
         try:
             estimator.fit(
                 m.X[kept],
@@ -152,15 +152,15 @@ class _Job:
     def _watch(self, step: int, estimator: Any) -> None:
         """A point of the learning curve, on public records."""
         every = max(1, estimator.plan_.steps // _POINTS)
-        if self.material.test is None or (step % every and step != estimator.plan_.steps):
+        if self.data.test is None or (step % every and step != estimator.plan_.steps):
             return
         rows = self.folder.curve()
-        found = scoring.scores(estimator, *self.material.test)
+        found = scoring.scores(estimator, *self.data.test)
         rows[step] = {name: value for name, value in found.items() if name != scoring.COMMONEST}
         self.folder.keep_curve(rows)
 
     def _written(self, estimator: Any, evaluation: dict[str, Any] | None) -> Result:
-        m, folder = self.material, self.folder
+        m, folder = self.data, self.folder
         found = set(m.schema.unbounded)
         if m.released:
             found |= {c.name for c in m.schema.columns if c.kind == "number"}
@@ -169,7 +169,7 @@ class _Job:
         }
         report = reports.describe(
             estimator,
-            table=self.asked.name,
+            table=self.request.name,
             target=m.target,
             bounds_from=sources,
             learning=[{"step": step, **row} for step, row in sorted(folder.curve().items())],
@@ -179,7 +179,7 @@ class _Job:
         return Result(folder.path, estimator, report)
 
 
-def _coins(m: Material, share: float | None, generator: Any) -> NDArray[np.bool_]:
+def _coins(m: TrainingData, share: float | None, generator: Any) -> NDArray[np.bool_]:
     """Which records are learned from: one secret coin for each record, or for each user."""
     if share is None:
         return np.ones(len(m.y), dtype=bool)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, final
 
-from antiphon.commands.train_request import Asked
+from antiphon.commands.train_request import TrainRequest
 from antiphon.errors import StateError
 from antiphon.locking import locked
 from antiphon.numerics import Generator
@@ -34,33 +34,40 @@ class RunFolder:
 
     Attributes:
         path: The folder.
-        asked: What was asked for.
+        request: What was asked for.
         generator: The root of what is drawn beside training: held-out records, the noise of a score.
         is_resumed: Whether the run had begun before.
     """
 
     def __init__(
-        self, path: Path, asked: Asked, data: str, key: bytes, lock: IO[bytes], *, resumed: bool
+        self,
+        path: Path,
+        request: TrainRequest,
+        data: str,
+        key: bytes,
+        lock: IO[bytes],
+        *,
+        resumed: bool,
     ) -> None:
         """Use `create` or `open`."""
-        self.path, self.asked, self.is_resumed = path, asked, resumed
-        self.generator = Generator(key, asked.seed is None)
+        self.path, self.request, self.is_resumed = path, request, resumed
+        self.generator = Generator(key, request.seed is None)
         self._data, self._lock = data, lock
 
     @classmethod
-    def create(cls, path: Path, asked: Asked, data: str) -> "RunFolder":
+    def create(cls, path: Path, request: TrainRequest, data: str) -> "RunFolder":
         """A new folder, or an empty one, for a training on the records of this digest."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             is_run = (path / _SECRET).is_dir()
             hint = "resume it with --resume" if is_run else "choose another --out"
             raise StateError(f"{path} is there already: {hint}. Nothing was changed.")
         path.mkdir(parents=True, exist_ok=True)
-        source = Generator.secure() if asked.seed is None else Generator.seeded(asked.seed)
+        source = Generator.secure() if request.seed is None else Generator.seeded(request.seed)
         key = source.spawn("beside training").key
         fresh = path / f"{_NEW}{os.getpid()}"
         fresh.mkdir(mode=0o700)
         lock = locked(fresh / _LOCK, path)
-        text = json.dumps({"asked": asked.to_json(), "data": data, "key": key.hex()})
+        text = json.dumps({"asked": request.to_json(), "data": data, "key": key.hex()})
         write_whole(fresh / _ASKED, text, mode=0o600)
         try:
             fresh.rename(path / _SECRET)  # two processes: the second fails here
@@ -68,7 +75,7 @@ class RunFolder:
             lock.close()
             shutil.rmtree(fresh)
             raise StateError(f"another process has begun a run in {path}.") from None
-        return cls(path, asked, data, key, lock, resumed=False)
+        return cls(path, request, data, key, lock, resumed=False)
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
@@ -82,14 +89,17 @@ class RunFolder:
         lock = locked(secret / _LOCK, path)
         try:
             values = json.loads((secret / _ASKED).read_text(encoding="utf-8"))
-            asked, key = Asked.from_json(values["asked"], secret), bytes.fromhex(values["key"])
+            request, key = (
+                TrainRequest.from_json(values["asked"], secret),
+                bytes.fromhex(values["key"]),
+            )
             data = str(values["data"])
         except (KeyError, TypeError, ValueError):
             lock.close()
             raise StateError(
                 f"{secret / _ASKED} is damaged: the run cannot be resumed. A new run costs a new ε."
             ) from None  # its words may quote a key
-        return cls(path, asked, data, key, lock, resumed=True)
+        return cls(path, request, data, key, lock, resumed=True)
 
     def check(self, data: str) -> None:
         """Raise unless the records are those with which the run began, held-out ones included."""

@@ -83,15 +83,15 @@ def add(commands: "Commands[argparse.ArgumentParser]") -> None:
 def run(options: argparse.Namespace) -> int:
     """Train, or resume a training."""
     from antiphon.commands.job import train
-    from antiphon.commands.train_request import Asked
+    from antiphon.commands.train_request import TrainRequest
 
     if options.target_bounds is not None:
         options.target_bounds = tuple(options.target_bounds)
-    asked = None if options.resume else Asked.of(options)
+    request = None if options.resume else TrainRequest.of(options)
     if options.resume:
         _check_alone(options)
     try:
-        result = train(asked, options.out, _tell)
+        result = train(request, options.out, _tell)
     except (KeyboardInterrupt, RunError):
         if (options.out / "secret").is_dir():
             _tell(f"the run can be resumed: antiphon train --resume --out {options.out}")

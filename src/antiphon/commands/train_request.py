@@ -7,7 +7,7 @@ from typing import Any, final
 
 from antiphon.errors import PlanError, StateError
 
-__all__ = ["EXAMPLE", "Asked", "estimator_name"]
+__all__ = ["EXAMPLE", "TrainRequest", "estimator_name"]
 
 EXAMPLE = "breast-cancer"  # the table that is used where none is named
 _EXAMPLE_EPSILON = 2.0
@@ -32,7 +32,7 @@ def estimator_name(model: str, task: str) -> str:
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class TrainRequest:
     """The options of one training, with absolute paths.
 
     Attributes:
@@ -74,7 +74,7 @@ class Asked:
     seed: int | None = None
 
     @classmethod
-    def of(cls, options: Any) -> "Asked":
+    def of(cls, options: Any) -> "TrainRequest":
         """From parsed arguments."""
         values = {field.name: getattr(options, field.name) for field in fields(cls)}
         for name in ("table", "bounds", "test", "ledger"):
@@ -82,7 +82,7 @@ class Asked:
                 values[name] = str(Path(values[name]).absolute())
         return cls(**values).completed()
 
-    def completed(self) -> "Asked":
+    def completed(self) -> "TrainRequest":
         """With what the example needs, or an error that says what is lacking."""
         if self.table is None:
             theirs = {"target": self.target, "user": self.user, "test": self.test}
@@ -118,7 +118,7 @@ class Asked:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str, where: Path) -> "Asked":
+    def from_json(cls, text: str, where: Path) -> "TrainRequest":
         """What `to_json` wrote."""
         try:
             values = json.loads(text)

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from antiphon.commands.train_request import EXAMPLE, Asked, estimator_name
+from antiphon.commands.train_request import EXAMPLE, TrainRequest, estimator_name
 from antiphon.errors import DataError, PlanError
 from antiphon.plans import Event, delta_of, event_from_dict
 from antiphon.tables.data import Column, Schema, check_columns, load, read_table, read_toml, typed
 
-__all__ = ["Material", "collect"]
+__all__ = ["TrainingData", "collect"]
 
 _MOST_CLASSES = 50  # without a declaration: more are numbers, or names of records
 _LARGEST_DELTA = 0.01
@@ -23,7 +23,7 @@ _TARGET, _USER = "\0target", "\0user"  # no column of a file is called so
 
 @final
 @dataclass(frozen=True, eq=False)
-class Material:
+class TrainingData:
     """Everything that is known before training.
 
     Attributes:
@@ -67,7 +67,7 @@ class Material:
         return hashlib.sha256(hashes.tobytes()).hexdigest()
 
 
-def collect(asked: Asked) -> Material:
+def collect(asked: TrainRequest) -> TrainingData:
     """Read the table, and the public one for tests, as they were declared.
 
     Guarantee:
@@ -91,11 +91,11 @@ def _fewest() -> int:
     return int(np.ceil(_LARGEST_DELTA ** (-1 / 1.1)))
 
 
-def _example() -> Material:
+def _example() -> TrainingData:
     """The data that scikit-learn ships, with its test part declared public."""
     data, names = load(EXAMPLE), np.array(["malignant", "benign"])
     columns = list(data.schema.names)
-    return Material(
+    return TrainingData(
         X=pd.DataFrame(data.X_train, columns=columns),
         y=names[data.y_train],
         users=None,
@@ -109,7 +109,7 @@ def _example() -> Material:
     )
 
 
-def _of_files(asked: Asked) -> Material:
+def _of_files(asked: TrainRequest) -> TrainingData:
     frame = read_table(Path(str(asked.table)))
     target = str(asked.target)
     beside = [name for name in (target, asked.user) if name is not None]
@@ -124,7 +124,7 @@ def _of_files(asked: Asked) -> Material:
     test = None if asked.test is None else _public(asked, frame, schema, task, goal)
     if test is not None and task == "classification":
         _check_labels(test[1], y if goal is None or goal.categories is None else goal.categories)
-    return Material(
+    return TrainingData(
         X=typed(frame, schema),
         y=y,
         users=None if asked.user is None else _users(frame[asked.user], str(asked.table)),
@@ -140,7 +140,7 @@ def _of_files(asked: Asked) -> Material:
 
 
 def _public(
-    asked: Asked, frame: Any, schema: Schema, task: str, goal: Column | None
+    asked: TrainRequest, frame: Any, schema: Schema, task: str, goal: Column | None
 ) -> tuple[Any, NDArray[Any]]:
     """The records that were declared public; not those that are learned from."""
     path, target = Path(str(asked.test)), str(asked.target)
@@ -176,7 +176,7 @@ def _empty(values: Any) -> Any:
     return pd.isna(values) | (values.astype(str).str.strip() == "")
 
 
-def _released(asked: Asked) -> tuple[Event, ...]:
+def _released(asked: TrainRequest) -> tuple[Event, ...]:
     """The release that found the file's bounds, if `antiphon schema --private` did."""
     values = {} if asked.bounds == "private" else read_toml(asked.bounds)
     if "released" not in values:
@@ -189,7 +189,7 @@ def _released(asked: Asked) -> tuple[Event, ...]:
     return (event_from_dict(values["released"]),)
 
 
-def _declared(asked: Asked, features: list[str]) -> tuple[Schema, list[str]]:
+def _declared(asked: TrainRequest, features: list[str]) -> tuple[Schema, list[str]]:
     """What the file says, with the table's other columns as numbers; and columns that are not used."""
     missing = asked.missing
     if asked.bounds == "private":
@@ -212,13 +212,13 @@ def _declared(asked: Asked, features: list[str]) -> tuple[Schema, list[str]]:
     return replace(schema, columns=(*schema.columns, *extra)), []
 
 
-def _task(asked: Asked, goal: Column | None) -> str:
+def _task(asked: TrainRequest, goal: Column | None) -> str:
     """What is declared of the target decides, never what stands in the table."""
     is_number = asked.target_bounds is not None or (goal is not None and goal.bounds is not None)
     return "regression" if is_number else "classification"
 
 
-def _target_bounds(asked: Asked, goal: Column | None) -> Any:
+def _target_bounds(asked: TrainRequest, goal: Column | None) -> Any:
     if asked.target_bounds is not None:
         return asked.target_bounds
     return "private" if goal is None or goal.bounds is None else goal.bounds

@@ -22,15 +22,15 @@ from antiphon.numerics import Matrix, Rows, Vector
 __all__ = [
     "AbstractParticipation",
     "FixedEpochs",
-    "Heaviest",
     "MinSeparation",
     "Once",
+    "PatternBound",
     "Patterns",
     "Reshuffled",
 ]
 
 
-class Heaviest(NamedTuple):
+class PatternBound(NamedTuple):
     """A bound on Σ_{s,t ∈ π} W_st over the patterns π, and a pattern that comes close to it."""
 
     bound: float
@@ -52,7 +52,7 @@ class AbstractParticipation(ABC):
         """
 
     @abstractmethod
-    def heaviest(self, W: Matrix) -> Heaviest:
+    def heaviest(self, W: Matrix) -> PatternBound:
         """Upper bound on Σ_{s,t ∈ π} W_st over all patterns π, for a symmetric W >= 0."""
 
     @final
@@ -87,10 +87,10 @@ class Once(AbstractParticipation):
         """The first step: its column is the longest."""
         return (0,)
 
-    def heaviest(self, W: Matrix) -> Heaviest:
+    def heaviest(self, W: Matrix) -> PatternBound:
         """The largest diagonal entry, exactly."""
         step = int(np.argmax(np.diagonal(W)))
-        return Heaviest(float(W[step, step]), (step,))
+        return PatternBound(float(W[step, step]), (step,))
 
 
 @final
@@ -118,7 +118,7 @@ class MinSeparation(AbstractParticipation):
         """Steps 0, apart, 2 apart, ..."""
         return tuple(range(0, self.times * self.apart, self.apart))
 
-    def heaviest(self, W: Matrix) -> Heaviest:
+    def heaviest(self, W: Matrix) -> PatternBound:
         """Σ_{s ∈ π} v_s, where v_s is the best row sum of any pattern that holds s."""
         T = len(W)
         steps = np.arange(T)
@@ -128,7 +128,7 @@ class MinSeparation(AbstractParticipation):
         for _ in range(self.times - 1):
             best = _one_more(best, others, self.apart)
         rows = np.diagonal(W) + best[:, -1]
-        return Heaviest(*self._pick(rows))
+        return PatternBound(*self._pick(rows))
 
     def _pick(self, weight: Vector) -> tuple[float, tuple[int, ...]]:
         """Largest sum of at most ``times`` weights that are ``apart`` steps from each other."""
@@ -175,7 +175,7 @@ class FixedEpochs(AbstractParticipation):
         starts = range(max(self.apart, T - reach + self.apart) if self.apart < T else T)
         return tuple(tuple(range(s, min(T, s + reach), self.apart)) for s in starts)
 
-    def heaviest(self, W: Matrix) -> Heaviest:
+    def heaviest(self, W: Matrix) -> PatternBound:
         """The largest sum over the patterns, exactly."""
         return _heaviest_of(self.patterns(len(W)), W)
 
@@ -212,7 +212,7 @@ class Reshuffled(AbstractParticipation):
         """Known for one epoch only; else an early start and a short distance compete."""
         return (0,) if self.times == 1 else None
 
-    def heaviest(self, W: Matrix) -> Heaviest:
+    def heaviest(self, W: Matrix) -> PatternBound:
         """Best path through the epochs: neighbours exactly, farther epochs by their largest entry."""
         T, b = len(W), self.batches
         epochs = [slice(e * b, min(T, (e + 1) * b)) for e in range(self.times)]
@@ -229,7 +229,7 @@ class Reshuffled(AbstractParticipation):
         for pointers in reversed(back):
             position.append(int(pointers[position[-1]]))
         path = tuple(e * b + p for e, p in enumerate(reversed(position)))
-        return Heaviest(float(value.max()), path)
+        return PatternBound(float(value.max()), path)
 
 
 @final
@@ -276,7 +276,7 @@ class Patterns(AbstractParticipation):
         """None: the list is its own family."""
         return None
 
-    def heaviest(self, W: Matrix) -> Heaviest:
+    def heaviest(self, W: Matrix) -> PatternBound:
         """The largest sum over the patterns, exactly."""
         return _heaviest_of(self.patterns, W)
 
@@ -286,9 +286,9 @@ _KINDS: dict[str, type[AbstractParticipation]] = {
 }
 
 
-def _heaviest_of(patterns: Iterable[tuple[int, ...]], W: Matrix) -> Heaviest:
+def _heaviest_of(patterns: Iterable[tuple[int, ...]], W: Matrix) -> PatternBound:
     sums = ((float(W[np.ix_(steps, steps)].sum()), steps) for steps in patterns)
-    return Heaviest(*max(sums, key=lambda pair: pair[0]))
+    return PatternBound(*max(sums, key=lambda pair: pair[0]))
 
 
 def _one_more(best: Rows, weight: Rows, apart: int) -> Rows:

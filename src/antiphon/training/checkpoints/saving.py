@@ -239,7 +239,7 @@ class Saving:
         try:
             self._states.restore(meta, tensors)
             self.steps_recorded = meta["steps_recorded"]
-            run.go_on(meta["step"], meta["clip_norm"], noise)
+            run.restore(meta["step"], meta["clip_norm"], noise)
         except (KeyError, TypeError) as error:
             raise StateError(
                 f"the checkpoint is whole, but not one of a run: it has no {error}."

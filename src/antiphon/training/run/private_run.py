@@ -271,7 +271,7 @@ class Run:
         noise = self._total.noise
         return {} if noise is None else noise.state()
 
-    def go_on(self, step: int, clip_norm: float, kept: Mapping[str, Tensor]) -> None:
+    def restore(self, step: int, clip_norm: float, kept: Mapping[str, Tensor]) -> None:
         """Continue before ``step`` with what `noise_state` returned there."""
         self.steps_taken, self._total.clip_norm = step, clip_norm
         if self._total.noise is not None:
