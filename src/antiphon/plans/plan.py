@@ -12,7 +12,8 @@ from antiphon.mechanisms import from_dict as mechanism_from_dict
 from antiphon.participation import AbstractParticipation, Relation
 from antiphon.plans.events import Event, GaussianRelease, PureRelease, event_from_dict
 from antiphon.plans.sampling.abstract_sampling import AbstractSampling, sampling_from_dict
-from antiphon.plans.sampling.epochs import OnePass, ShuffledEpochs
+from antiphon.plans.sampling.one_pass import OnePass
+from antiphon.plans.sampling.shuffled_epochs import ShuffledEpochs
 
 __all__ = ["Block", "Plan"]
 

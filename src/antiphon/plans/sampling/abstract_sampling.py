@@ -6,7 +6,7 @@ from typing import Any, ClassVar, final
 from antiphon.errors import PlanError
 from antiphon.participation import AbstractParticipation, Relation
 
-__all__ = ["AbstractSampling", "check_rate", "sampling_from_dict"]
+__all__ = ["AbstractSampling", "check_batch", "check_rate", "sampling_from_dict"]
 
 _KINDS: dict[str, type["AbstractSampling"]] = {}
 
@@ -72,3 +72,9 @@ def check_rate(rate: float) -> None:
     """Raise unless the rate is a probability above 0."""
     if not 0 < rate <= 1:
         raise PlanError(f"the sampling rate must be in (0, 1]; got {rate}.")
+
+
+def check_batch(batch: int, n: int) -> None:
+    """Raise if a batch is larger than the data."""
+    if batch > n:
+        raise PlanError(f"a batch of {batch} is larger than the {n} records.")

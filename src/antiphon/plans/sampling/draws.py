@@ -13,8 +13,14 @@ from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.numerics import Generator
 from antiphon.plans.sampling.abstract_sampling import AbstractSampling
-from antiphon.plans.sampling.coins import CyclicPoisson, FixedSize, Poisson
-from antiphon.plans.sampling.epochs import BallsInBins, FullBatch, OnePass, Recorded, ShuffledEpochs
+from antiphon.plans.sampling.balls_in_bins import BallsInBins
+from antiphon.plans.sampling.cyclic_poisson import CyclicPoisson
+from antiphon.plans.sampling.fixed_size import FixedSize
+from antiphon.plans.sampling.full_batch import FullBatch
+from antiphon.plans.sampling.one_pass import OnePass
+from antiphon.plans.sampling.poisson import Poisson
+from antiphon.plans.sampling.recorded import Recorded
+from antiphon.plans.sampling.shuffled_epochs import ShuffledEpochs
 from antiphon.plans.sampling.subsets import Rows, Words, below, bernoulli, order, subset
 
 __all__ = ["Draws", "random_subset"]

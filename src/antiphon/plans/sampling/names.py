@@ -6,8 +6,13 @@ from antiphon.checks import whole
 from antiphon.errors import PlanError
 from antiphon.participation import Relation
 from antiphon.plans.sampling.abstract_sampling import AbstractSampling, check_rate
-from antiphon.plans.sampling.coins import CyclicPoisson, FixedSize, Poisson
-from antiphon.plans.sampling.epochs import BallsInBins, FullBatch, OnePass, ShuffledEpochs
+from antiphon.plans.sampling.balls_in_bins import BallsInBins
+from antiphon.plans.sampling.cyclic_poisson import CyclicPoisson
+from antiphon.plans.sampling.fixed_size import FixedSize
+from antiphon.plans.sampling.full_batch import FullBatch
+from antiphon.plans.sampling.one_pass import OnePass
+from antiphon.plans.sampling.poisson import Poisson
+from antiphon.plans.sampling.shuffled_epochs import ShuffledEpochs
 
 __all__ = ["SAMPLINGS", "relation_of", "sampling_of"]
 
