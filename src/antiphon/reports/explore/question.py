@@ -9,8 +9,7 @@ from antiphon.accounting import supported_amplitude
 from antiphon.errors import AntiphonError, PlanError
 from antiphon.mechanisms import AbstractMechanism
 from antiphon.participation import AbstractParticipation, FixedEpochs, Once, Relation
-from antiphon.plans import FixedSize, Plan, Poisson
-from antiphon.training.run import sampling_of, steps_of
+from antiphon.plans import FixedSize, Plan, Poisson, sampling_of, steps_of
 
 __all__ = ["MOST_STEPS", "SAMPLINGS", "Question", "Refused", "usual_participation"]
 

@@ -48,7 +48,8 @@ _PARTS = {
     "cell_contents",
     "default_factory",
 }
-_plans: dict[int, tuple[type, list[Kind] | None]] = {}  # of all classes that were met
+# Of all classes that were met: how objects are watched, and whether they give random numbers.
+_plans: dict[int, tuple[type, list[Kind] | None, bool]] = {}
 _SPACES = (
     "_buffers",
     "_modules",
@@ -112,8 +113,9 @@ class Walk:
         """What an object refers to; what has the best name comes last, and is walked first."""
         kind = type(thing)
         if id(kind) not in _plans:
-            _plans[id(kind)] = (kind, _plan(kind))
-        plan = _plans[id(kind)][1]
+            is_source = any(is_subclass(source, kind) for source in GENERATORS)
+            _plans[id(kind)] = (kind, _plan(kind), is_source)
+        _, plan, is_source = _plans[id(kind)]
         if is_subclass(torch.jit.ScriptModule, kind):
             raise UnsupportedError(
                 f"{name} is a module of torch.jit.script: what it keeps cannot be seen. Use the module "
@@ -121,7 +123,7 @@ class Walk:
             )
         if is_subclass(torch.jit.ScriptFunction, kind):
             self.scripts.append(name)
-        if any(is_subclass(source, kind) for source in GENERATORS):
+        if is_source:
             self.generators.append(thing)
         if plan is None:
             return

@@ -14,7 +14,6 @@ Read in this order:
 4. `options`, `refusals`, `team` (several processes), `display`.
 """
 
-from antiphon.plans import sampling_of, steps_of
 from antiphon.training.run.dataset import Dataset, as_dataset
 from antiphon.training.run.noise import Noise, unit_of
 from antiphon.training.run.opening import open_run
@@ -44,9 +43,7 @@ __all__ = [
     "make_recipe",
     "open_run",
     "recipe_of",
-    "sampling_of",
     "stacked",
-    "steps_of",
     "trained",
     "unit_of",
 ]
